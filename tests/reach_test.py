@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (31, 8_714),
-    "bert_tf.run_pretraining": (67, 21_054),
-    "bert_tf.run_classifier": (73, 22_327),
-    "bert_tf.export_model": (72, 23_350),
+    "tfrecords.create_pretraining_data": (31, 8_742),
+    "bert_tf.run_pretraining": (67, 21_082),
+    "bert_tf.run_classifier": (73, 22_355),
+    "bert_tf.export_model": (72, 23_378),
 }
-MOST_LINES_OF_THE_CORE = 37_995
-MOST_LINES = 54_110
+MOST_LINES_OF_THE_CORE = 38_023
+MOST_LINES = 54_138
 
 
 class ReachTest(tf.test.TestCase):
