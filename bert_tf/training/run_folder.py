@@ -42,6 +42,8 @@ from bert_tf.conversion.source import CONFIG_NAME
 from bert_tf.conversion.tensorflow import (
     CheckpointReader,
     DamagedCheckpointError,
+    find_checkpoint,
+    is_of_a_run,
     shown_key,
 )
 from bert_tf.conversion.tokenizer_files import (
@@ -116,6 +118,7 @@ def prepare(
 ) -> None:
     """Creates a folder, or checks that it belongs to this model, task and data."""
     files.make_folder(folder)
+    _refuse_other_program(folder)
     if labels is not None:
         _refuse_other_labels(folder, labels, problem_type)
     _refuse_other_task(folder, task, data)
@@ -170,6 +173,20 @@ def prepare(
         _write_flags(folder, options.as_flags())
     if labels is not None:
         write_labels(folder, labels, problem_type)
+
+
+def _refuse_other_program(folder: str) -> None:
+    """Raises InputError for a checkpoint that another program wrote."""
+    has_run, has_flags = (
+        files.exists(os.path.join(folder, name)) for name in (STATE_NAME, FLAGS_NAME)
+    )
+    if not has_run or has_flags:
+        return
+    if not is_of_a_run(prefix := find_checkpoint(folder)):
+        raise InputError(
+            f"`output_dir={folder}`: {prefix} is a checkpoint of another program, such"
+            " as the original. Give it as `init_checkpoint`, with another `output_dir`."
+        )
 
 
 def record_start(folder: str, step: int, start: Start) -> None:

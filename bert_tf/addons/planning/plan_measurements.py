@@ -142,7 +142,7 @@ class Measurements:
         if read and read["text"] != self._text_read:
             raise InputError(
                 f"`output_dir={options.output_dir}`: its {made[0]} is made of other"
-                " text, or with other flags. Give another folder."
+                f" text, or with other flags. Give another folder{self._to_go_on}."
             )
 
     def _check_held_out(self) -> None:
@@ -182,6 +182,14 @@ class Measurements:
         words = filter(None, [options.num_new_tokens])
         return finished.digest([of_files, decisive, *words])
 
+    @property
+    def _to_go_on(self) -> str:
+        """Says how another plan continues this one's model, if there is one."""
+        model = self.options.path("model")
+        if not files.exists(os.path.join(model, "checkpoint")):
+            return ""
+        return f"; `init_checkpoint={model}` continues the training of this one's model"
+
     def _keep_settings(self) -> None:
         options = self.options
         settings = {
@@ -189,7 +197,8 @@ class Measurements:
             "model": options.init_checkpoint,
             "do_lower_case": options.do_lower_case,
         }
-        finished.keep_settings(options.path("plan.json"), settings, "a plan")
+        path = options.path("plan.json")
+        finished.keep_settings(path, settings, "a plan", self._to_go_on)
 
     def _sample(self, name: str) -> str:
         """Returns a path in the folder of the sample; each vocabulary has its own."""
