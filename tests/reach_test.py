@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (31, 8_742),
-    "bert_tf.run_pretraining": (67, 21_082),
-    "bert_tf.run_classifier": (73, 22_355),
-    "bert_tf.export_model": (72, 23_378),
+    "tfrecords.create_pretraining_data": (31, 8_751),
+    "bert_tf.run_pretraining": (67, 21_115),
+    "bert_tf.run_classifier": (73, 22_388),
+    "bert_tf.export_model": (72, 23_411),
 }
-MOST_LINES_OF_THE_CORE = 38_023
-MOST_LINES = 54_138
+MOST_LINES_OF_THE_CORE = 38_056
+MOST_LINES = 54_174
 
 
 class ReachTest(tf.test.TestCase):

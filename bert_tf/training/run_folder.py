@@ -118,11 +118,6 @@ def prepare(
 ) -> None:
     """Creates a folder, or checks that it belongs to this model, task and data."""
     files.make_folder(folder)
-    _refuse_other_program(folder)
-    if labels is not None:
-        _refuse_other_labels(folder, labels, problem_type)
-    _refuse_other_task(folder, task, data)
-    _refuse_other_head(folder, head)
     config_path, flags_path, vocab_path, state_path = (
         os.path.join(folder, name)
         for name in (CONFIG_NAME, FLAGS_NAME, VOCAB_NAME, STATE_NAME)
@@ -130,6 +125,15 @@ def prepare(
     # A start that failed before its first checkpoint leaves nothing to protect; a file
     # without flags next to it is the user's own.
     has_run, has_flags = files.exists(state_path), files.exists(flags_path)
+    if has_run and not has_flags and not is_of_a_run(other := find_checkpoint(folder)):
+        raise InputError(
+            f"`output_dir={folder}`: {other} is a checkpoint of another program, such"
+            " as the original. Give it as `init_checkpoint`, with another `output_dir`."
+        )
+    if labels is not None:
+        _refuse_other_labels(folder, labels, problem_type)
+    _refuse_other_task(folder, task, data)
+    _refuse_other_head(folder, head)
     is_own = files.exists(config_path) and not has_flags
     is_own_vocab = files.exists(vocab_path) and not has_flags
     if has_run and not files.exists(config_path):
@@ -173,20 +177,6 @@ def prepare(
         _write_flags(folder, options.as_flags())
     if labels is not None:
         write_labels(folder, labels, problem_type)
-
-
-def _refuse_other_program(folder: str) -> None:
-    """Raises InputError for a checkpoint that another program wrote."""
-    has_run, has_flags = (
-        files.exists(os.path.join(folder, name)) for name in (STATE_NAME, FLAGS_NAME)
-    )
-    if not has_run or has_flags:
-        return
-    if not is_of_a_run(prefix := find_checkpoint(folder)):
-        raise InputError(
-            f"`output_dir={folder}`: {prefix} is a checkpoint of another program, such"
-            " as the original. Give it as `init_checkpoint`, with another `output_dir`."
-        )
 
 
 def record_start(folder: str, step: int, start: Start) -> None:

@@ -120,6 +120,8 @@ class Measurements:
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
         self.options = options = commands.options
+        self._to_go_on = f", where `init_checkpoint={options.path('model')}` continues"
+        self._to_go_on += " this plan's model once it is trained"
         if options.init_checkpoint is not None:
             source.open_source(options.init_checkpoint).require_config()
         if files.exists(options.path("plan.json")):
@@ -181,14 +183,6 @@ class Measurements:
         }
         words = filter(None, [options.num_new_tokens])
         return finished.digest([of_files, decisive, *words])
-
-    @property
-    def _to_go_on(self) -> str:
-        """Says how another plan continues this one's model, if there is one."""
-        model = self.options.path("model")
-        if not files.exists(os.path.join(model, "checkpoint")):
-            return ""
-        return f"; `init_checkpoint={model}` continues the training of this one's model"
 
     def _keep_settings(self) -> None:
         options = self.options
