@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (31, 8_670),
-    "bert_tf.run_pretraining": (67, 21_080),
-    "bert_tf.run_classifier": (73, 22_360),
-    "bert_tf.export_model": (72, 23_390),
+    "tfrecords.create_pretraining_data": (31, 8_760),
+    "bert_tf.run_pretraining": (67, 21_200),
+    "bert_tf.run_classifier": (73, 22_480),
+    "bert_tf.export_model": (72, 23_500),
 }
-MOST_LINES_OF_THE_CORE = 38_050
-MOST_LINES = 54_260
+MOST_LINES_OF_THE_CORE = 38_170
+MOST_LINES = 54_380
 
 
 class ReachTest(tf.test.TestCase):

@@ -100,6 +100,8 @@ class SavingTest(FolderCase):
         with self.assertRaisesRegex(InputError, r"no model of bert_tf.*\.keras"):
             bert_tf.save(keras.Sequential(name="mine"), self.path("a"), TOKENIZER)
         self.assertFalse(os.path.exists(self.path("a")))
+        with self.assertRaisesRegex(InputError, r"could not load it .*NAME\.keras"):
+            model.save(self.path("model.h5"))
         path = self.path("model.keras")
         model.save(path)
         with self.assertRaisesRegex(InputError, r"bert_tf\.save\(model, FOLDER"):

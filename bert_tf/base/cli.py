@@ -170,6 +170,9 @@ def run_script(script: Any, **values: Any) -> None:
 
 
 def _refuse_usage(message: object) -> NoReturn:
+    given = re.search("--([a-z_]+=[a-z]+)", str(message))
+    if given and (ours := _meaning(given[1], ())):
+        message = f"{str(message).rstrip('.')}. {ours}"
     print(f"FATAL Flags parsing error: {message}", file=sys.stderr)
     print("Pass --help to see help on flags.", file=sys.stderr)
     sys.exit(EXIT_USAGE_ERROR)
@@ -437,67 +440,91 @@ def _default(flag: flags.Flag) -> str:
 
 # Flag names of other packages, for command lines that use them.
 
-# A name with dashes is looked up with underscores. If commands have different names for
-# it, all are listed, and this command's own name is suggested.
+# Our names, and patterns of theirs with underscores for dashes. If commands have
+# different names for it, all are listed, and this command's own name is suggested.
 _OURS = {
-    "adam_beta1": "--beta_1",
-    "adam_beta2": "--beta_2",
-    "adam_epsilon": "--epsilon",
-    "batch_size": "--train_batch_size",
-    "bf16": "--precision=bfloat16",
-    "bsz": "--train_batch_size",
-    "cased": "--do_lower_case=False",
-    "config_name": "--bert_config_file",
-    "dataset_config_name": "--tfds_name",
-    "dataset_name": "--tfds_name",
-    "dtype": "--precision",
-    "dev_file": "--predict_file",
-    "enable_xla": "--jit_compile",
-    "end_lr": "--end_learning_rate",
-    "epochs": "--num_train_epochs or --num_train_steps",
-    "eval_data_path": "--dev_file or --data_dir",
-    "evaluation_file": "--dev_file or --predict_file",
-    "fp16": "--precision=float16",
-    "gradient_checkpointing": "--recompute",
-    "input_files": "--input_file",
-    "label_column_name": "--label_column",
-    "logging_steps": "--log_steps",
-    "lr": "--learning_rate",
-    "lr_scheduler_type": "--learning_rate_schedule",
-    "max_grad_norm": "--clip_norm",
-    "max_length": "--max_seq_length",
-    "max_steps": "--num_train_steps or --num_train_epochs",
-    "metric_for_best_model": "--best_metric",
-    "mlm_probability": "--masked_lm_prob",
-    "model_dir": "--output_dir",
-    "model_name_or_path": "--init_checkpoint or --checkpoint",
-    "num_epochs": "--num_train_epochs or --num_train_steps",
-    "num_train_epochs": "--num_train_steps",
-    "num_train_steps": "--num_train_epochs",
-    "num_warmup_steps": "--warmup_proportion",
-    "optim": "--optimizer",
-    "optimizer_type": "--optimizer",
-    "output_path": "--output_dir or --output_file",
-    "pad_to_max_length": "--pad=max",
-    "per_device_eval_batch_size": "--eval_batch_size, that of all devices together",
-    "per_device_train_batch_size": "--train_batch_size, that of all devices together",
-    "per_gpu_train_batch_size": "--train_batch_size, that of all devices together",
-    "preprocessing_num_workers": "--num_workers",
-    "resume_from_checkpoint": "the same command given again resumes",
-    "save_steps": "--save_checkpoints_steps",
-    "save_total_limit": "--keep_checkpoint_max",
-    "seed": "--random_seed",
-    "steps_per_loop": "--iterations_per_loop",
-    "text_column_name": "--word_column or --text_a_column",
-    "tokenizer_name": "--vocab_file",
-    "torch_compile": "--jit_compile",
-    "tpu": "--tpu_name",
-    "train_data_path": "--train_file or --data_dir",
-    "use_next_sentence_label": "--next_sentence",
-    "validation_file": "--dev_file or --predict_file or --eval_input_file",
-    "warmup_ratio": "--warmup_proportion or --num_warmup_steps",
-    "warmup_steps": "--num_warmup_steps or --warmup_proportion",
-    "weight_decay": "--weight_decay_rate",
+    "--bert_config_file": "config_name config_overrides",
+    "--bert_config_file or --bert_size": "model_type",
+    "--best_metric": "metric_for_best_model greater_is_better",
+    "--beta_1": "adam_beta1",
+    "--beta_2": "adam_beta2",
+    "--clip_norm": "max_grad_norm",
+    "--dev_file or --data_dir": "eval_data_path",
+    "--dev_file or --predict_file": "evaluation_file",
+    "--dev_file or --predict_file or --eval_input_file": "validation_file",
+    "--dev_share": "validation_split_percentage",
+    "--distribution": "local_rank ddp_.* fsdp.* deepspeed",
+    "--do_lower_case=False": "cased",
+    "--end_learning_rate": "end_lr",
+    "--epsilon": "adam_epsilon",
+    "--eval_batch_size of all devices or --predict_batch_size of all devices": (
+        "(per_(device|gpu)_)?eval_batch_size"
+    ),
+    "--eval_steps": "(eval|evaluation)_strategy do_eval_during_training",
+    "--eval_steps, which keeps the best checkpoint in best/": "load_best_model_at_end",
+    "--init_checkpoint or --checkpoint": "model_name_or_path",
+    "--init_head=False": "ignore_mismatched_sizes",
+    "--input_file": "input_files",
+    "--iterations_per_loop": "steps_per_loop",
+    "--jit_compile": "enable_xla torch_compile.* jit_mode_eval",
+    "--keep_checkpoint_max": "save_total_limit",
+    "--label_column": "label_column_name",
+    "--label_smoothing": "label_smoothing_factor",
+    "--learning_rate": "lr",
+    "--learning_rate_schedule": "lr_scheduler_(type|kwargs)",
+    "--length_buckets": "group_by_length train_sampling_strategy",
+    "--log_steps": "logging_(steps|strategy|first_step)",
+    "--masked_lm_prob": "mlm_probability",
+    "--max_eval_steps or a shorter file": "max_(eval|val)_samples",
+    "--max_seq_length": "max_length",
+    "--metrics": "metric_name",
+    "--next_sentence": "use_next_sentence_label",
+    "--num_train_epochs": "num_train_steps",
+    "--num_train_epochs or --num_train_steps": "(num_)?epochs",
+    "--num_train_steps": "num_train_epochs",
+    "--num_train_steps or --num_train_epochs": "max_steps",
+    "--num_warmup_steps or --warmup_proportion": "warmup_steps",
+    "--num_workers or none is needed": "(dataloader|preprocessing)_num_workers",
+    "--optimizer": "optim optimizer_type adafactor",
+    "--output_dir": "model_dir",
+    "--output_dir or --output_file": "output_path",
+    "--output_dir, which the run is named after": "run_name",
+    "--overwrite or another --output_dir": "overwrite_output_dir",
+    "--pad=max": "pad_to_max_length",
+    "--patience or --stop_if": "early_stopping_(patience|threshold)",
+    "--precision": "dtype torch_dtype (bf16|fp16)_full_eval",
+    "--precision=bfloat16": "bf16",
+    "--precision=float16": "fp16(_opt_level|_backend)?",
+    "--predict_file": "dev_file",
+    "--random_seed": "(data_)?seed full_determinism",
+    "--recompute": "gradient_checkpointing(_kwargs)?",
+    "--regression": "do_regression",
+    "--save_checkpoints_steps": "save_(steps|strategy)",
+    "--smart_weight, which also adds noise to embeddings": "neftune_noise_alpha",
+    "--text_a_column": "text_column_names",
+    "--tfds_name": "dataset_(config_)?name",
+    "--tfds_splits": "(train|validation|test)_split_name",
+    "--tpu_name": "tpu",
+    "--train_batch_size": "batch_size bsz",
+    "--train_batch_size of all devices": "per_(device|gpu)_train_batch_size",
+    "--train_batch_size or --gradient_accumulation_steps": "auto_find_batch_size",
+    "--train_file or --data_dir": "train_data_path",
+    "--vocab_file": "tokenizer_name",
+    "--warmup_proportion": "num_warmup_steps",
+    "--warmup_proportion or --num_warmup_steps": "warmup_ratio",
+    "--weight_decay_rate": "weight_decay",
+    "--word_column or --text_a_column": "text_column_name",
+    "CUDA_VISIBLE_DEVICES= before the command": "no_cuda use_cpu",
+    "TensorBoard's logs are always in --output_dir": (
+        "logging_dir report_to=(tensorboard|none|all)"
+    ),
+    "a shorter file": "max_(train|predict)_samples",
+    "absl's --verbosity": "log_level",
+    "export_model --format=huggingface, and an upload": "push_to_hub.* hub_.*",
+    "none is needed": "dataloader_.* use_fast_tokenizer tf32 disable_tqdm",
+    "none is needed: a changed file is read again": "overwrite_cache",
+    "none is needed: the columns that flags name are read": "remove_unused_columns",
+    "the same command given again resumes": "resume_from_checkpoint",
 }
 
 
@@ -506,7 +533,8 @@ def _meaning(name: str, names: Sequence[str]) -> str:
     name = name.replace("-", "_")
     if name in names:
         return f"--{name}"
-    for ours in _OURS.get(name, "").split(" or "):
+    fitting = (o for o, of in _OURS.items() if re.fullmatch(of.replace(" ", "|"), name))
+    for ours in next(fitting, "").split(" or "):
         flag = re.match("--([a-z_0-9]+)", ours)
         if ours and (flag is None or flag[1] in names):
             return ours

@@ -214,6 +214,7 @@ _NO_TEXT = {
     rb"PK\x03\x04": "a ZIP archive, as .xlsx, .ods and .docx files are",
     rb"%PDF": "a PDF file",
     rb"\xd0\xcf\x11\xe0": "a .doc or .xls file",
+    rb"\x89HDF": "an HDF5 file",
     rb"\s*\{\\rtf": "an RTF file",
     rb"\s*(<\?xml[^>]*>\s*)?<(!doctype\s+html|html)\b": "an HTML page",
     rb"(?s:.{257})ustar(\0|  \0)": "a tar archive",

@@ -65,13 +65,22 @@ class FinishedResults(Generic[T]):
                 files.write_atomically(self._path, json.dumps(every, indent=1) + "\n")
 
 
-def keep_settings(path: str, values: Mapping[str, Any], what: str) -> None:
+def keep_settings(
+    path: str, values: Mapping[str, Any], what: str, remedy: str = ""
+) -> None:
     """Writes a folder's settings. Raises InputError if it has other settings."""
     text = json.dumps(values, indent=1) + "\n"
-    if files.exists(path) and (there := files.read_text(path)) != text:
+    here = json.loads(text)
+    there = files.read_object(path) if files.exists(path) else here
+    differing = [
+        f"`{name}={there.get(name)}` there, {here.get(name)} here"
+        for name in {**there, **here}
+        if there.get(name) != here.get(name)
+    ]
+    if differing:
         raise InputError(
             f"`output_dir={os.path.dirname(path)}` holds {what} with other settings:"
-            f" {' '.join(there.split())}. Give another folder."
+            f" {'; '.join(differing)}. Give another folder{remedy}."
         )
     files.make_folder(os.path.dirname(path))
     files.write_atomically(path, text)

@@ -425,7 +425,14 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         if head.name == classifier or not _is_named_classifier(head.name)
         for row in head.weights
     )
-    model_type, stored = values.get("model_type", "bert"), _stored(folder)
+    model_type = values.get("model_type", "bert")
+    path, stored = _stored(folder)
+    if name := next((name for name in stored if "/" in name), ""):
+        raise InputError(
+            f"{path}: {name} is a name of TensorFlow, which is read from"
+            f" {TF_WEIGHTS_NAME} alone: transformers 4 writes it by"
+            " save_pretrained(NEW_FOLDER, safe_serialization=False)."
+        )
     if model_type == _DISTILBERT:
         model_type = "bert"
         stored = addon(_DISTILBERT).by_berts_names(stored, config)
@@ -452,7 +459,7 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         found[key] = tensor
     if left_over:
         raise InputError(
-            f"{folder}: tensors that have no place in {model_type.upper()}:"
+            f"{path}: tensors that have no place in {model_type.upper()}:"
             f" {listed(left_over)}."
         )
     copies = {copy: found.pop(copy) for copy in copied if copy in found}
@@ -462,7 +469,7 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
     there = ((found[key], row) for key, row in rows.items() if key in found)
     ours = {row.original: _transposed(x, row) for x, row in there}
     weights = Weights(folder, ours | foreign)
-    check_against_config(weights, config)
+    check_against_config(Weights(path, ours | foreign), config)
     for copy, tensor in copies.items():
         other = found[copied[copy]]
         if tensor is not other and not is_same(tensor, other):
@@ -491,16 +498,16 @@ def turned(tensor: Tensor) -> Tensor:
     return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
 
 
-def _stored(folder: str) -> dict[str, Tensor]:
-    """Returns all tensors of a folder, by their names and layout in safetensors."""
+def _stored(folder: str) -> tuple[str, dict[str, Tensor]]:
+    """Returns a folder's file, and all tensors as safetensors names and lays them."""
     single = os.path.join(folder, WEIGHTS_NAME)
     index = os.path.join(folder, INDEX_NAME)
     if files.exists(single):
-        return read_tensors(single)
+        return single, read_tensors(single)
     if not files.exists(index):
         of_tf = os.path.join(folder, TF_WEIGHTS_NAME)
         if files.exists(of_tf):
-            return addon("tf_model").read_tensors(of_tf)
+            return of_tf, addon("tf_model").read_tensors(of_tf)
         refuse_pickles(folder)
         raise InputError(f"{folder}: no {WEIGHTS_NAME} in this folder.")
     content = files.read_json(index)
@@ -516,7 +523,7 @@ def _stored(folder: str) -> dict[str, Tensor]:
         raise InputError(
             f"{index} lists tensors that its files lack: {listed(missing)}."
         )
-    return stored
+    return index, stored
 
 
 def write(

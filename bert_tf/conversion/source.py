@@ -61,8 +61,8 @@ _OF_FLAX = (
 )
 _OF_KERAS = (
     "is a file of Keras, without a vocabulary, and not read. Load it by"
-    " keras.saving.load_model, and write a folder: bert_tf.save(model, FOLDER,"
-    " tokenizer)."
+    " keras.saving.load_model, or by its model's load_weights, and write a folder:"
+    " bert_tf.save(model, FOLDER, tokenizer)."
 )
 ONNX_NAME = "model.onnx"
 _EXPORTED = "is an exported model, and not read. Give the checkpoint it was made from."
@@ -218,8 +218,8 @@ def find_format(path: str) -> Format:
                 f" {huggingface.WEIGHTS_NAME} or {_kerashub().WEIGHTS_NAME}."
             )
     else:
-        if path.endswith(".keras") and files.exists(path):
-            raise InputError(f"{path} {_OF_KERAS}")
+        if files.exists(path) and not path.endswith(".index"):
+            _refuse_others(os.path.dirname(path), [os.path.basename(path)])
         of_tf = os.path.basename(path) == huggingface.TF_WEIGHTS_NAME
         for ending, format_, name in (
             (".safetensors", Format.HUGGING_FACE, huggingface.WEIGHTS_NAME),
@@ -229,7 +229,6 @@ def find_format(path: str) -> Format:
         ):
             if path.endswith(ending):
                 # A file stands for its folder, which has the config and vocabulary.
-                _refuse_others(os.path.dirname(path), [os.path.basename(path)])
                 if os.path.basename(path) != name or not files.exists(path):
                     raise InputError(
                         f"{path}: give the folder of a checkpoint, or its {name}."
@@ -248,8 +247,10 @@ def find_format(path: str) -> Format:
 
 def _refuse_others(folder: str, there: Sequence[str]) -> None:
     """Raises InputError, with advice, for files that are not read."""
-    for name, advice in _OTHERS.items():
-        if name in there:
+    known = (_kerashub().WEIGHTS_NAME, huggingface.TF_WEIGHTS_NAME)
+    for name in there:
+        of_keras = name.endswith((".keras", ".h5", ".hdf5")) and name not in known
+        if advice := _OF_KERAS if of_keras else _OTHERS.get(name):
             raise InputError(f"{os.path.join(folder, name)} {advice}")
     prefixes = [
         os.path.join(folder, name.removesuffix(".index"))

@@ -66,6 +66,15 @@ class DictInputModel(keras.Model):
         self._check(x)
         return super().predict(x, *args, **kwargs)
 
+    def save(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """Saves as Keras does. Raises InputError for HDF5, which Keras cannot load."""
+        if str(filepath).endswith((".h5", ".hdf5")):
+            raise InputError(
+                f"{filepath}: Keras could not load it again, as HDF5 does not say where"
+                " a class is defined. Save NAME.keras."
+            )
+        super().save(filepath, *args, **kwargs)
+
     def make_train_function(self, force: bool = False) -> Any:
         """Builds the optimizer's variables first, so that a step is traced once."""
         optimizer = getattr(self, "optimizer", None)

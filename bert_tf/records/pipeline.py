@@ -102,6 +102,9 @@ def read_records(path: str, *, check_data: bool = True) -> Iterator[bytes]:
         of_text = (
             "" if number else " If it is text, create_pretraining_data comes first."
         )
+        remedy = "Make records of its text with create_pretraining_data."
+        if not number and (message := files.no_text(rest, path, remedy)):
+            raise InputError(message)
         raise InputError(
             f"{path}: not a whole TFRecord file ({complaint}); write the records again."
             + of_text

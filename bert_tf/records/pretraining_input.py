@@ -225,16 +225,21 @@ class PretrainingRecords:
         self._counts_cache = counts_cache
         self._kind = common_kind(self.paths, self._listed)
         self.refuse_other(self)
+        if not (first := first_record(self.paths)):
+            raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
+        path, record = first
+        self.spec = RecordSpec.of_record(record, path)
+        if self.spec.lacks_labels and not self.manifests:
+            self._kind = self._kind._replace(pairs=FULL_SENTENCES)
+            logging.warning(
+                "%s: no `next_sentence_labels`: read as records without pairs.", path
+            )
         self.is_dynamic = self._kind.masking == DYNAMIC_MASKING
         self.pairs = self._kind.pairs
         self.has_pairs = self.pairs != FULL_SENTENCES
         # How many different labels the pairs have.
         self.num_pair_labels = 3 if self.pairs == PREVIOUS_OR_NEXT else 2
         self.is_packed = self._kind.packed
-        if not (first := first_record(self.paths)):
-            raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
-        path, record = first
-        self.spec = RecordSpec.of_record(record, path)
         self._targets: Transform | None = None
         self._masking: DynamicMasking | None = None
         self._vocab_size: int | None = None  # of the model that reads them
@@ -318,6 +323,7 @@ class PretrainingRecords:
             self.max_seq_length,
             None if self.is_dynamic else self.max_predictions_per_seq,
             max_sequences_per_row,
+            None if self.manifests else self.spec.stored,
         )
 
     @property

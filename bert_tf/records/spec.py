@@ -33,6 +33,10 @@ _TELLING_FEATURES = {
     "next_sentence_labels": UNMASKED,
 }
 
+# Names of the Model Garden's records (`use_v2_feature_names`), for ours.
+_V2_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+_LABELS = "next_sentence_labels"
+
 # The flags that set lengths.
 _LENGTH = "max_seq_length"
 _PREDICTIONS = "max_predictions_per_seq"
@@ -49,11 +53,18 @@ class Feature:
     # after another, (sequences, length).
     shape: tuple[int, ...]
     flag: str = ""  # sets the length, for messages; "" where it is fixed
+    # The records' own name, if it is another one; "" if they lack it: it is read as 0.
+    stored: str | None = None
 
     @property
     def length(self) -> int:
         """The number of values in one record."""
         return math.prod(self.shape)
+
+    @property
+    def key(self) -> str:
+        """The name in the records."""
+        return self.stored or self.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +83,9 @@ class RecordSpec:
         masked_lm_weights     float32[P]  1.0 for a prediction, 0.0 for padding
         next_sentence_labels  int64[1]    1 where B is a random next sentence
 
-    Pre-training, masked as the records are read: the same without masked_lm_*.
+    Pre-training, masked as the records are read: the same without masked_lm_*. Of other
+    programs' records, next_sentence_labels may be missing, and the names input_word_ids
+    and input_type_ids are read for input_ids and segment_ids.
 
     Packed pre-training, masked or not: several of these sequences in a row of L tokens,
     one after another; P is for the row, N is max_sequences_per_row. Positions restart
@@ -112,10 +125,11 @@ class RecordSpec:
         max_seq_length: int,
         max_predictions_per_seq: int | None = None,
         max_sequences_per_row: int | None = None,
+        stored: Mapping[str, str] | None = None,
     ) -> "RecordSpec":
         """Returns features of sequences or packed rows; no masks if slots is None."""
         features = _sequence_features(max_seq_length)
-        label = Feature("next_sentence_labels", INT64, (1,))
+        label = Feature(_LABELS, INT64, (1,))
         if max_sequences_per_row is not None:
             slots = (max_sequences_per_row,)
             label = dataclasses.replace(label, shape=slots, flag=_SEQUENCES)
@@ -133,7 +147,13 @@ class RecordSpec:
                     ("masked_lm_weights", FLOAT32),
                 )
             ]
-        return cls((*features, label))
+        stored = stored or {}
+        return cls(
+            [
+                dataclasses.replace(feature, stored=stored.get(feature.name))
+                for feature in (*features, label)
+            ]
+        )
 
     @classmethod
     @functools.cache
@@ -183,9 +203,18 @@ class RecordSpec:
         """Returns a foreign record's features, for pre-training or classification."""
         table = features_of(record, source)
         kind = _kind_of(table)
+        stored = {
+            name: other
+            for name, other in {**_V2_NAMES, _LABELS: ""}.items()
+            if name not in table and (other in table or not other)
+        }
         length, predictions, sequences = (
             len(table[name].int64_list.value) if name in table else 0
-            for name in ("input_ids", "masked_lm_positions", "cls_positions")
+            for name in (
+                stored.get("input_ids", "input_ids"),
+                "masked_lm_positions",
+                "cls_positions",
+            )
         )
         if not kind or not length:
             found = ", ".join(_described(name, table[name]) for name in sorted(table))
@@ -203,6 +232,7 @@ class RecordSpec:
                 length,
                 max(1, predictions) if kind == PRETRAINING else None,
                 max(1, sequences) if "sequence_ids" in table else None,
+                stored,
             )
         spec.check(record, source)
         return spec
@@ -211,6 +241,16 @@ class RecordSpec:
     def kind(self) -> str:
         """PRETRAINING, UNMASKED or CLASSIFICATION; "" for others."""
         return _kind_of({feature.name for feature in self.features})
+
+    @property
+    def stored(self) -> dict[str, str]:
+        """The records' own names of features that have others here; "" if missing."""
+        return {f.name: f.stored for f in self.features if f.stored is not None}
+
+    @property
+    def lacks_labels(self) -> bool:
+        """Whether pre-training records have no next sentence labels."""
+        return self.stored.get(_LABELS) == ""
 
     @property
     def max_seq_length(self) -> int:
@@ -250,6 +290,8 @@ class RecordSpec:
         if self.max_sequences_per_row:
             kind = f"packed {kind}"
             lengths += f", up to {self.max_sequences_per_row} sequences"
+        for name, key in self.stored.items():
+            lengths += f", {key} for {name}" if key else f", without {name}"
         return f"{kind} records of {lengths}"
 
     def serialize(self, values: Mapping[str, Sequence[Any] | np.ndarray]) -> bytes:
@@ -315,31 +357,38 @@ class RecordSpec:
     def _parse(self, serialized: "tf.Tensor") -> "dict[str, tf.Tensor]":
         import tensorflow as tf
 
-        return tf.io.parse_example(
+        parsed = tf.io.parse_example(
             serialized,
             {
-                feature.name: tf.io.FixedLenFeature(feature.shape, feature.dtype)
+                feature.key: tf.io.FixedLenFeature(
+                    feature.shape,
+                    feature.dtype,
+                    np.zeros(feature.shape) if feature.stored == "" else None,
+                )
                 for feature in self.features
             },
         )
+        return {feature.name: parsed[feature.key] for feature in self.features}
 
     def check(self, record: bytes, source: str) -> None:
         """Raises InputError if a feature is missing or has another type or length."""
         table = features_of(record, source)
         for feature in self.features:
-            if feature.name not in table:
+            if feature.stored == "":
+                continue
+            if feature.key not in table:
                 found = ", ".join(sorted(table)) or "no features"
                 raise InputError(
                     f"{source}: the records must have `{feature.name}`. Received:"
                     f" {found}."
                 )
-            kind = table[feature.name].WhichOneof("kind")
+            kind = table[feature.key].WhichOneof("kind")
             if kind != _LIST_FIELDS[feature.dtype]:
                 raise InputError(
                     f"{source}: `{feature.name}` must be {feature.dtype}. "
                     f"Received: {_FIELD_TYPES.get(kind, 'nothing')}."
                 )
-            length = len(getattr(table[feature.name], kind).value)
+            length = len(getattr(table[feature.key], kind).value)
             if length != feature.length:
                 flag = f" (`{feature.flag}`)" if feature.flag else ""
                 raise InputError(

@@ -42,6 +42,8 @@ from bert_tf.conversion.source import CONFIG_NAME
 from bert_tf.conversion.tensorflow import (
     CheckpointReader,
     DamagedCheckpointError,
+    find_checkpoint,
+    is_of_a_run,
     shown_key,
 )
 from bert_tf.conversion.tokenizer_files import (
@@ -116,10 +118,6 @@ def prepare(
 ) -> None:
     """Creates a folder, or checks that it belongs to this model, task and data."""
     files.make_folder(folder)
-    if labels is not None:
-        _refuse_other_labels(folder, labels, problem_type)
-    _refuse_other_task(folder, task, data)
-    _refuse_other_head(folder, head)
     config_path, flags_path, vocab_path, state_path = (
         os.path.join(folder, name)
         for name in (CONFIG_NAME, FLAGS_NAME, VOCAB_NAME, STATE_NAME)
@@ -127,6 +125,15 @@ def prepare(
     # A start that failed before its first checkpoint leaves nothing to protect; a file
     # without flags next to it is the user's own.
     has_run, has_flags = files.exists(state_path), files.exists(flags_path)
+    if has_run and not has_flags and not is_of_a_run(other := find_checkpoint(folder)):
+        raise InputError(
+            f"`output_dir={folder}`: {other} is a checkpoint of another program, such"
+            " as the original. Give it as `init_checkpoint`, with another `output_dir`."
+        )
+    if labels is not None:
+        _refuse_other_labels(folder, labels, problem_type)
+    _refuse_other_task(folder, task, data)
+    _refuse_other_head(folder, head)
     is_own = files.exists(config_path) and not has_flags
     is_own_vocab = files.exists(vocab_path) and not has_flags
     if has_run and not files.exists(config_path):

@@ -1,6 +1,8 @@
+import importlib
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,9 +11,10 @@ from unittest import mock
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import run_pretraining
+from bert_tf import run_classifier, run_pretraining
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
+from bert_tf.base.options import declarations
 from bert_tf.records import learn_vocabulary
 from bert_tf.training import loop
 from tests.base import errors_test
@@ -141,7 +144,7 @@ class UsageTest(tf.test.TestCase):
             ([*NEEDED, "--do_train", "--eval_steps", "=", "10"], "10"),
             ([*NEEDED, "--do_train", "--nodo_eval=True"], "--nodo_eval=True"),
             # Other packages' names.
-            (["--per_device_train_batch_size=8"], ". Here: --train_batch_size, that"),
+            (["--per_device_train_batch_size=8"], ". Here: --train_batch_size of"),
             (["--model_name_or_path=x"], ". Here: --init_checkpoint"),
             (["--bf16"], ". Here: --precision=bfloat16"),
             (["--max-steps=10"], ". Here: --num_train_steps"),
@@ -149,6 +152,47 @@ class UsageTest(tf.test.TestCase):
             (["--weight_decay=0.01"], ". Here: --weight_decay_rate"),
         ):
             self.assert_usage_error("run_pretraining", arguments, message)
+
+    def test_names_of_transformers_are_answered(self):
+        names = {
+            script: [*declarations(cli.options_of(script.run))]
+            for script in (run_classifier, run_pretraining)
+        }
+        for theirs, *ours in (
+            ("load_best_model_at_end", "--eval_steps, which", "--eval_steps, which"),
+            ("early_stopping_patience", "--patience", "--stop_if"),
+            ("overwrite_output_dir", "another --output_dir", "another --output_dir"),
+            ("eval_strategy", "--eval_steps", "--eval_steps"),
+            ("logging-dir", "TensorBoard's logs", "TensorBoard's logs"),
+            ("label_smoothing_factor", "--label_smoothing", ""),
+            ("ignore_mismatched_sizes", "--init_head=False", ""),
+            ("per_device_eval_batch_size", "--eval_batch_size", "--eval_batch_size"),
+            ("max_eval_samples", "a shorter file", "--max_eval_steps"),
+            ("dataloader_num_workers", "none is needed", "none is needed"),
+            ("fsdp_config", "--distribution", "--distribution"),
+            ("hub_model_id", "export_model", "export_model"),
+            ("no_such_thing",),
+        ):
+            for script, wanted in zip(names, ours or ["", ""], strict=True):
+                found = cli._meaning(theirs, names[script])
+                self.assertStartsWith(found, wanted)
+                self.assertEqual(bool(found), bool(wanted), (theirs, script))
+
+    def test_every_answer_names_a_flag_of_some_command(self):
+        known = {"verbosity"}  # absl's
+        for name in SCRIPTS:
+            script = importlib.import_module(name)
+            known |= {*declarations(cli.options_of(script.run))}
+        for ours in cli._OURS:
+            self.assertLessEqual({*re.findall("--([a-z_0-9]+)", ours)}, known)
+
+    def test_another_value_of_a_known_flag(self):
+        arguments = ["--do_train", "--train_file=x.csv", "--output_dir=x"]
+        self.assert_usage_error(
+            "run_classifier",
+            [*arguments, "--report_to=wandb,tensorboard"],
+            "trackio, each of them. TensorBoard's logs are always in --output_dir",
+        )
 
     def test_nan_is_no_number(self):
         """Every comparison with it is false, whatever a flag's rule is."""

@@ -283,6 +283,14 @@ class RefusedTest(HuggingFaceTestCase):
             given = {k: v for k, v in (tensors | change).items() if v is not None}
             self.check_problem(self.save("BertModel", given), message)
 
+    def test_tensorflows_names_are_named(self):
+        """As transformers 4 writes a TensorFlow model to safetensors."""
+        kernel = "bert/encoder/layer_._0/output/dense/kernel:0"
+        folder = self.save("BertModel", {kernel: np.zeros((12, 8), np.float32)})
+        self.check_problem(
+            folder, f"model.safetensors: {kernel} is a name of TensorFlow.*tf_model.h5"
+        )
+
     def test_a_classifier_that_the_config_does_not_name(self):
         for fields in ({"architectures": None}, {"architectures": ["MyBert"]}):
             weights = self.read(self.save("BertForSequenceClassification", **fields))

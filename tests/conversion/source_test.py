@@ -71,9 +71,17 @@ class SourceTest(FolderCase):
         for name in ("flax/flax_model.msgpack", "pb/saved_model.pb"):
             self.write(name, b"")
         self.write("tf1/model.ckpt-1000000.index", b"")
+        self.write("keras/model.h5", b"")
+        self.write("all/model.keras", b"")
+        self.write("weights/last.weights.h5", b"")
         for path, message in (
             (self.path("flax"), "model.msgpack is .*from_flax=True.*model.safetensors"),
             (self.path("pb"), "saved_model.pb is an exported model.*was made"),
+            (self.path("keras"), "keras/model.h5 is a file of Keras.*bert_tf.save"),
+            (self.path("keras/model.h5"), "keras/model.h5 is a file of Keras"),
+            (self.path("all"), "all/model.keras is a file of Keras"),
+            (self.path("all/model.keras"), "all/model.keras is a file of Keras"),
+            (self.path("weights"), "last.weights.h5 is a file of Keras.*load_weights"),
             (self.path("tf1"), "Give one: .*/tf1/model.ckpt-1000000$"),
             (self.path("empty"), "empty: no checkpoint in this folder"),
             ("nowhere", "no nowhere.index"),

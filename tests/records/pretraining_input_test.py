@@ -1,4 +1,5 @@
 import os
+import pathlib
 import struct
 from unittest import mock
 
@@ -10,6 +11,7 @@ from bert_tf.modeling.fused import without_fusion
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.dynamic_masking import MaskingOptions
+from bert_tf.records.pipeline import read_records
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
@@ -51,6 +53,31 @@ class DamagedRecordsTest(PretrainingInputTestCase):
         ):
             with self.assertRaisesRegex(InputError, "breaks off in record 21"):
                 dataset()
+
+
+class OtherProgramsRecordsTest(PretrainingInputTestCase):
+    def test_without_next_sentence_labels_there_are_no_pairs(self):
+        path = toy.write_records(self.path("x.tfrecord"))
+        self.assertTrue(PretrainingRecords(path).has_pairs)
+        examples = [tf.train.Example.FromString(one) for one in read_records(path)]
+        with tf.io.TFRecordWriter(path) as writer:
+            for example in examples:
+                del example.features.feature["next_sentence_labels"]
+                writer.write(example.SerializeToString())
+        with self.assertLogs("absl", "WARNING") as logs:
+            records = PretrainingRecords(path)
+        self.assertIn("no `next_sentence_labels`", logs.output[0])
+        self.assertFalse(records.has_pairs)
+        batch = next(iter(records.evaluation_dataset(4)))
+        self.assertAllEqual(batch["next_sentence_labels"], [[0]] * 4)
+
+    def test_hdf5_is_named(self):
+        path = self.path("x.hdf5")
+        pathlib.Path(path).write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+        with self.assertRaisesRegex(
+            InputError, "an HDF5 file.*create_pretraining_data"
+        ):
+            PretrainingRecords(path)
 
 
 class DynamicRecordsTest(PretrainingInputTestCase):

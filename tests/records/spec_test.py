@@ -126,6 +126,26 @@ class OfRecordTest(tf.test.TestCase):
                 lengths,
             )
 
+    def test_records_of_the_model_garden(self):
+        """Its second names, and no labels where it trains the masked LM alone."""
+        features = pretraining_values()
+        features["input_word_ids"] = features.pop("input_ids")
+        features["input_type_ids"] = features.pop("segment_ids")
+        for missing in ({"next_sentence_labels"}, set()):
+            kept = {n: v for n, v in features.items() if n not in missing}
+            spec = RecordSpec.of_record(example(**kept), "x")
+            self.assertEqual(spec.lacks_labels, bool(missing))
+            self.assertEqual(spec.max_seq_length, 8)
+            self.assertIn("input_word_ids for input_ids", str(spec))
+            batch = spec.parse(tf.constant([example(**kept)] * 2))
+            self.assertAllEqual(batch["input_ids"], [[2, 7, 30521, 3, 9, 3, 0, 0]] * 2)
+            self.assertAllEqual(batch["segment_ids"], [[0, 0, 0, 0, 1, 1, 0, 0]] * 2)
+            label = 0 if missing else 1
+            self.assertAllEqual(batch["next_sentence_labels"], [[label]] * 2)
+        kept = {n: v for n, v in features.items() if n != "masked_lm_weights"}
+        with self.assertRaisesRegex(InputError, "must have `masked_lm_weights`"):
+            RecordSpec.of_record(example(**kept), "x")
+
     def test_in_words(self):
         for spec, words in (
             (RecordSpec.classification(4, "float32"), "regression records of 4 tokens"),

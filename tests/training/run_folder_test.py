@@ -13,6 +13,7 @@ from bert_tf.modeling.heads import BertTagger
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
 from bert_tf.training.training_options import TrainingConfig
+from tests.conversion.runs import save_tf1
 from tests.script_case import FolderCase
 from tests.training import toy
 
@@ -126,6 +127,21 @@ class PrepareTest(FolderCase):
         with self.assertRaisesRegex(InputError, "but no bert_config.json: .* another"):
             self.prepare()
         self.assertNotIn("bert_config.json", os.listdir(self.folder))
+
+    def test_a_run_of_the_original_is_named(self):
+        self.folder = self.path("run")
+        save_tf1(os.path.join(self.folder, "model.ckpt-343"), {"output_bias": [0.0]})
+        self.write("run/checkpoint", 'model_checkpoint_path: "model.ckpt-343"\n')
+        for names_before in (sorted(os.listdir(self.folder)), None):
+            with self.assertRaisesRegex(
+                InputError,
+                "model.ckpt-343 is a checkpoint of another .*`init_checkpoint`",
+            ):
+                self.prepare()
+            if names_before:
+                self.assertEqual(sorted(os.listdir(self.folder)), names_before)
+            # With the config that the original was given, too.
+            self.write("run/bert_config.json", json.dumps(toy.CONFIG.to_dict()))
 
     def test_a_run_of_another_task_is_refused_and_nothing_changes(self):
         self.prepare(head=names.TAGGING)

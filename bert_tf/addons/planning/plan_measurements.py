@@ -120,6 +120,8 @@ class Measurements:
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
         self.options = options = commands.options
+        self._to_go_on = f", where `init_checkpoint={options.path('model')}` continues"
+        self._to_go_on += " this plan's model once it is trained"
         if options.init_checkpoint is not None:
             source.open_source(options.init_checkpoint).require_config()
         if files.exists(options.path("plan.json")):
@@ -142,7 +144,7 @@ class Measurements:
         if read and read["text"] != self._text_read:
             raise InputError(
                 f"`output_dir={options.output_dir}`: its {made[0]} is made of other"
-                " text, or with other flags. Give another folder."
+                f" text, or with other flags. Give another folder{self._to_go_on}."
             )
 
     def _check_held_out(self) -> None:
@@ -189,7 +191,8 @@ class Measurements:
             "model": options.init_checkpoint,
             "do_lower_case": options.do_lower_case,
         }
-        finished.keep_settings(options.path("plan.json"), settings, "a plan")
+        path = options.path("plan.json")
+        finished.keep_settings(path, settings, "a plan", self._to_go_on)
 
     def _sample(self, name: str) -> str:
         """Returns a path in the folder of the sample; each vocabulary has its own."""

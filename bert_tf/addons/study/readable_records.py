@@ -10,6 +10,7 @@ from absl import logging
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
+from bert_tf.instances.settings import FULL_SENTENCES
 from bert_tf.records.manifest import listed_files, manifests_of
 from bert_tf.records.pipeline import FRAME_BYTES, first_record, read_records
 from bert_tf.records.pretraining_input import (
@@ -48,8 +49,8 @@ class ReadableRecords:
             self._warn(error)
             kind = common_kind(paths[:1], self._listed)
         refuse_mixed_text(self.manifests)
-        self.pairs = kind.pairs
         self.spec = self._spec_of_first_record()
+        self.pairs = FULL_SENTENCES if self.spec.lacks_labels else kind.pairs
         for manifest in self.manifests[:1]:
             for name in ("max_seq_length", "max_predictions_per_seq"):
                 stated, actual = getattr(manifest, name), getattr(self.spec, name)

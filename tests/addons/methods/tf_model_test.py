@@ -163,6 +163,10 @@ class TfClassesTest(FolderCase):
             InputError, "no place in BERT: bert.encoder.layer.0"
         ):
             open_source(folder)
+        with h5py.File(os.path.join(folder, "tf_model.h5"), "w"):
+            pass
+        with self.assertRaisesRegex(InputError, "tf_model.h5 and its config do not be"):
+            open_source(folder)
         self.write(os.path.join(folder, "tf_model.h5"), b"no HDF5")
         with self.assertRaisesRegex(InputError, "tf_model.h5 is damaged or no HDF5"):
             open_source(folder)

@@ -509,8 +509,10 @@ class PlanTest(PlanCase):
         self.plan()
         with self.assertRaisesRegex(InputError, "holds a plan with other settings"):
             self.plan("--do_lower_case=False")
-        self.text = self.write("other.txt", TEXT)
-        with self.assertRaisesRegex(InputError, "holds a plan with other settings"):
+        first, self.text = self.text, self.write("other.txt", TEXT)
+        other = rf"other settings: `input_file={first}` there, {self.text} here\. Give"
+        go_on = "folder, where `init_checkpoint=.*/model` continues this plan's model"
+        with self.assertRaisesRegex(InputError, f"{other} another {go_on}"):
             self.plan()
 
         self.text = self.path("text.txt")

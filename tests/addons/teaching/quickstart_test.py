@@ -99,11 +99,11 @@ class StepsTest(tf.test.TestCase):
     def test_other_settings_in_the_same_folder_are_refused(self):
         quickstart.keep_settings(self.settings())
         quickstart.keep_settings(self.settings())
-        with self.assertRaisesRegex(InputError, '"num_train_steps": 3'):
+        with self.assertRaisesRegex(InputError, "`num_train_steps=3` there, 30"):
             quickstart.keep_settings(self.settings(num_train_steps=30))
         with (
             mock.patch.object(quickstart, "NSP_LABELS", "original"),
-            self.assertRaisesRegex(InputError, '"nsp_labels": "exact"'),
+            self.assertRaisesRegex(InputError, "`nsp_labels=exact` there, original"),
         ):
             quickstart.keep_settings(self.settings())
 
