@@ -1,5 +1,6 @@
 """The back end of Keras, --backend, and our classes in files that Keras saves."""
 
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -7,7 +8,7 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -70,17 +71,25 @@ def gradient(function: Callable[[Any], Any], x: Any) -> Any:
 _YNN_FLAG, _YNN_VERSIONS = "--xla_cpu_experimental_ynn_fusion_type", ("2.21.",)
 
 
-def avoid_ynnpack() -> None:
-    """Makes XLA compile for CPUs without YNNPACK, unless XLA_FLAGS says how."""
+@contextlib.contextmanager
+def without_ynnpack() -> Iterator[None]:
+    """Lets XLA read its flags as if XLA_FLAGS, unless it says how, had no YNNPACK."""
     # In TensorFlow 2.21, if threads first run such a fusion at the same time, they
     # write to one list (`EmitYnnSubgraph` of XLA), and the process ends with SIGSEGV.
-    # XLA reads its flags when it first compiles; an unknown flag ends the process.
-    tensorflow = sys.modules.get("tensorflow")
+    # XLA reads its flags when it first compiles; an unknown flag ends the process, so
+    # that no child, whose XLA may be another one, gets this one.
     given = os.environ.get("XLA_FLAGS", "")
-    if is_jax() or tensorflow is None or _YNN_FLAG in given:
+    version = sys.modules["tensorflow"].__version__
+    if _YNN_FLAG in given or not version.startswith(_YNN_VERSIONS):
+        yield
         return
-    if tensorflow.__version__.startswith(_YNN_VERSIONS):
-        os.environ["XLA_FLAGS"] = f"{given} {_YNN_FLAG}=-dot,-eltwise,-reduce".lstrip()
+    os.environ["XLA_FLAGS"] = f"{given} {_YNN_FLAG}=-dot,-eltwise,-reduce".lstrip()
+    try:
+        yield
+    finally:
+        os.environ["XLA_FLAGS"] = given
+        if not given:
+            del os.environ["XLA_FLAGS"]
 
 
 def require_tensorflow(what: str) -> None:

@@ -19,6 +19,7 @@ def progress_bar(
         desc=label,
         disable=None,
         dynamic_ncols=True,
+        position=0,  # a bar below another one moves the cursor: a notebook cannot
         smoothing=0.1,
     )
 

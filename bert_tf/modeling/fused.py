@@ -15,8 +15,6 @@ from keras import ops
 
 from bert_tf.base import keras_backend
 
-keras_backend.avoid_ynnpack()
-
 # Small pieces of mathematics as one XLA kernel, where that is faster.
 #
 # On a CPU, TensorFlow makes one pass over memory for each operation of a chain such as
@@ -117,7 +115,8 @@ def xla_compiles_for_the_cpu() -> bool:
     """Whether XLA compiles for the CPU: TensorFlow's builds for TPUs do not."""
     import tensorflow as tf
 
-    with tf.init_scope(), tf.device("/CPU:0"):
+    # The first compilation of the process, as none is made without asking `_is_on`.
+    with tf.init_scope(), tf.device("/CPU:0"), keras_backend.without_ynnpack():
         try:
             tf.function(tf.identity, jit_compile=True)(tf.zeros([]))
         except tf.errors.NotFoundError:
@@ -127,9 +126,9 @@ def xla_compiles_for_the_cpu() -> bool:
 
 def _is_on() -> bool:
     return (
-        _enabled.get()
-        and keras.backend.backend() == "tensorflow"
+        keras.backend.backend() == "tensorflow"
         and xla_compiles_for_the_cpu()
+        and _enabled.get()
     )
 
 

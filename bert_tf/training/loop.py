@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import math
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from bert_tf.training.checkpoints import (
     read_best,
 )
 from bert_tf.training.events import Call, Callback, Signals, exit_after
-from bert_tf.training.reporting import LogInterval, Reporter
+from bert_tf.training.reporting import LogInterval, Reporter, training_line
 from bert_tf.training.step import LossScale, computing_in, on_devices
 from bert_tf.training.strategy import (
     Strategy,
@@ -49,6 +50,8 @@ from bert_tf.training.training_options import TrainingConfig
 # Target seconds per call of the compiled steps on the CPU: short enough to move the bar
 # and to notice signals, long enough that Python's share stays small.
 _SECONDS_PER_CALL = 0.5
+# Without a bar, the first loss is in the log after about so long, whatever `log_steps`.
+_SECONDS_TO_A_LOSS = 20.0
 
 
 def train(
@@ -325,6 +328,7 @@ class _Run:
             peak = peak_flops(self.strategy)
         window = LogInterval()
         pace = None  # seconds per step
+        silent_since = time.monotonic() if self.bar.disable else math.inf
         while not self._has_made(phase) and not self._ends_early:
             number = phase.stream_of(self.records)
             if number not in streams:
@@ -369,6 +373,12 @@ class _Run:
                 metrics["learning_rate"] = rate
                 self._reporter.report(self.step, metrics)
                 window = LogInterval()
+                silent_since = math.inf
+            elif time.monotonic() - silent_since > _SECONDS_TO_A_LOSS:
+                next_line = self.step + -self.step % config.log_steps
+                line = training_line(self.step, window.metrics(peak))
+                logging.info("%s; next at step %d", line, next_line)
+                silent_since = math.inf
             stops = bool(terms or interrupts)
             evaluates = self._evaluates(phase)
             saves = self.step % config.save_checkpoints_steps == 0 or any(due)

@@ -393,7 +393,8 @@ def curves_picture(
                     if one in panel:
                         axes.plot(*panel[one], style, color=f"C{number}", label=one)
             for name, curve in (behind or {}).items():
-                if name in panel:
+                # A line needs two points to be seen.
+                if name in panel and len(curve[0]) > 1:
                     axes.plot(*curve, "--", color="0.6", label=f"reference {name}")
             axes.set(xlabel="step", ylabel=label)
             axes.grid(alpha=0.3)

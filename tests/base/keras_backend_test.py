@@ -32,6 +32,8 @@ print(message)
 """
 # Reductions that XLA gives to YNNPACK where it is allowed to.
 _NORMALIZE = """
+import os
+
 import tensorflow as tf
 
 from bert_tf.modeling import fused
@@ -41,6 +43,7 @@ with tf.GradientTape() as tape:
     tape.watch(x)
     y = tf.reduce_sum(fused.layer_norm(x, ones, ones, 1e-12) ** 2)
 tape.gradient(y, x)
+print(os.environ.get("XLA_FLAGS"))
 """
 _ADVICE = (
     "; bert_tf supports 'tensorflow' and 'jax'. Set KERAS_BACKEND=tensorflow in the"
@@ -59,6 +62,7 @@ class YnnpackTest(tf.test.TestCase):
         dump = f"--xla_dump_to={folder} --xla_dump_hlo_as_text {given}"
         done = run("-c", _NORMALIZE, XLA_FLAGS=dump)
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout, f"{dump}\n")  # what children inherit
         programs = pathlib.Path(folder).glob("*after_optimizations.txt")
         texts = [path.read_text("utf-8") for path in programs]
         self.assertNotEmpty(texts)
@@ -71,6 +75,10 @@ class YnnpackTest(tf.test.TestCase):
         self.assertEqual(self.fusions(""), 0)
         given = "--xla_cpu_experimental_ynn_fusion_type=+reduce"
         self.assertGreater(self.fusions(given), 0)
+
+    def test_no_child_inherits_its_flag(self):
+        done = run("-c", _NORMALIZE, without=("XLA_FLAGS",))
+        self.assertEqual((done.returncode, done.stdout), (0, "None\n"), done.stderr)
 
 
 class KerasBackendTest(tf.test.TestCase):

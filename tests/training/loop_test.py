@@ -527,6 +527,24 @@ class MetricsTest(LoopTestCase):
         names = os.listdir(self.folder("whole"))
         self.assertNotEmpty([name for name in names if "tfevents" in name])
 
+    def test_the_first_loss_does_not_wait_for_log_steps(self):
+        self.train("patient", log_steps=6)
+        with (
+            mock.patch.object(loop, "_SECONDS_TO_A_LOSS", 0.0),
+            self.assertLogs(level="INFO") as logs,
+        ):
+            self.train("impatient", log_steps=6)
+        lines = [line for line in logs.output if ": loss" in line]
+        self.assertLen(lines, 3, lines)  # and at the steps 6 and 9
+        self.assertRegex(lines[0], r"step 1: loss [\d.]+.*; next at step 6$")
+        kept = [
+            [{**entry, "seconds": 0} for entry in reporting.metrics_of(self.folder(n))]
+            for n in ("patient", "impatient")
+        ]
+        steps = [[entry["step"] for entry in entries] for entries in kept]
+        self.assertEqual(steps, [[6, 9]] * 2)
+        self.assertEqual(kept[0][0]["loss"], kept[1][0]["loss"])
+
     def test_a_loss_that_is_not_finite_stops_with_one_line(self):
         with (
             self.assertRaisesRegex(InputError, "not finite at step 3.*: none"),

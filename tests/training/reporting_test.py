@@ -54,6 +54,9 @@ class CurvesTest(tf.test.TestCase):
         texts, content = drawn(lambda: curves_picture(folder, behind=behind))
         self.assertIn("reference eval/loss", texts)
         self.assertNotIn("reference eval/other", texts)
+        behind = {"eval/loss": ([0.0], [3.0]), "loss": ([], [])}  # no line to be seen
+        texts, _ = drawn(lambda: curves_picture(folder, behind=behind))
+        self.assertEmpty([text for text in texts if "reference" in text])
         self.assertContainsSubset(
             ["nats", "share that is right", "loss", "eval/loss", "masked_lm_accuracy"],
             texts,

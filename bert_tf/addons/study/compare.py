@@ -279,8 +279,9 @@ def progress_picture(
             for name, run in runs.items():
                 panel.plot(run.axes[axis], run.scores[metric], "o-", label=name)
             if behind is not None and axis == "tokens" and metric == "masked_lm_loss":
-                label = f"reference {behind.size}"
-                panel.plot(*behind.until(end, metric), "--", color="0.6", label=label)
+                curve, label = behind.until(end, metric), f"reference {behind.size}"
+                if len(curve[0]) > 1:
+                    panel.plot(*curve, "--", color="0.6", label=label)
             panel.set_xlabel(axis)
             panel.grid(alpha=0.3)
         panels[0].set_ylabel(f"{metric}, held-out")

@@ -369,6 +369,8 @@ def picture(of: Table, columns: Sequence[Column], cells: Cells) -> bytes:
         for column in columns:
             there = [name for name in names if column.name in cells[name]]
             found = [cells[name][column.name] for name in there]
+            if not found:
+                continue
             axes.errorbar(
                 [names.index(name) for name in there],
                 [cell.mean for cell in found],

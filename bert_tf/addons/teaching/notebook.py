@@ -20,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import termios
 import time
 
 from bert_tf.base import files
@@ -98,9 +99,16 @@ def run(command: str) -> None:
     words = shlex.split(command)
     if words[0] == "python":
         words[0] = sys.executable
-    # Its own terminal: progress bars need one.
+    # Its own terminal: progress bars need one, and its width. Jupyter asks for colours.
     ours, its = pty.openpty()
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its, stderr=its)
+    termios.tcsetwinsize(its, (24, 100))
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=its,
+        stderr=its,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
     os.close(its)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     was_interrupted = False

@@ -20,6 +20,20 @@ class RunTest(tf.test.TestCase):
         printed = self.printed(lambda: notebook.run(f'python -c "{code}"'))
         self.assertEqual(printed, "wörld True\n")
 
+    def test_bars_have_a_width_and_no_escape_codes(self):
+        """Neither of colours, which Jupyter asks for, nor of the cursor."""
+        code = (
+            "from bert_tf.base.progress import with_bar\n"
+            "for _ in with_bar(range(2), 2, unit='a', label='outer'):\n"
+            "    for _ in with_bar(range(3), 3, unit='b', label='inner'): pass\n"
+            "import os; print(os.environ['NO_COLOR'])"
+        )
+        printed = self.printed(lambda: notebook.run(f'python -c "{code}"'))
+        self.assertNotIn("\x1b", printed)
+        self.assertIn("inner: 100%|█", printed)
+        self.assertIn("outer: 100%|█", printed)
+        self.assertEndsWith(printed, "\n1\n")
+
     def test_a_failed_command_raises(self):
         for command, code in (("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", -9)):
             with self.assertRaisesRegex(notebook.CommandFailedError, f"code {code}"):
