@@ -17,11 +17,13 @@ import importlib
 import pathlib
 import re
 import sys
+from typing import Any
 
 from absl import flags
 from docstrings import as_markdown
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
 
 from bert_tf.base import cli, options
 
@@ -48,6 +50,8 @@ _WAY = {
     ),
 }
 _LAST = ("CONTRIBUTING.md", "CHANGELOG.md")
+# The search's weight of internals: below guides even where a heading has the words.
+_OF_INTERNALS = 0.001
 _LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 
@@ -78,6 +82,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in texts.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+    """Makes the search list guides and commands before internals."""
+    path = page.file.src_uri
+    if path in _LAST or (path.startswith("api/") and path != _api_page("bert_tf")):
+        page.meta["search"] = {"boost": _OF_INTERNALS}
+    return markdown
 
 
 def _guides() -> dict[str, list[str | dict[str, str]]]:

@@ -95,7 +95,7 @@ class ServingPageTest(FolderCase):
         asked = [TEXTS[number % 2] for number in range(40)]
         with testclient.TestClient(app) as client, ThreadPoolExecutor(8) as threads:
             answers = list(
-                threads.map(lambda x: client.get("/predict", params={"text": x}), asked)
+                threads.map(lambda x: client.post("/predict", json={"text": x}), asked)
             )
         for number, answer in enumerate(answers):
             one = self.expected[number % 2]

@@ -83,9 +83,18 @@ class StoredNotebooksTest(tf.test.TestCase):
                 store_notebooks.with_address(text, url), text, "make notebooks"
             )
         for name in NAMES:
-            link = f"/blob/main/colab/{name}.ipynb)"
-            self.assertIn(link, readme)
-            self.assertIn(link, notebook_files.sources(name, "markdown")[0])
+            for text in (readme, notebook_files.sources(name, "markdown")[0]):
+                self.assertRegex(text, rf"\({store_notebooks.COLAB}.*colab/{name}\.ip")
+                self.assertNotIn("OWNER/NAME", text)
+
+    def test_links_with_and_without_an_address(self):
+        there = (
+            "(https://colab.research.google.com/github/me/x/blob/main/colab/a.ipynb)"
+        )
+        plain = '(https://colab.research.google.com/ "Upload colab/a.ipynb")'
+        for text in (there, plain):
+            for url, wanted in (("", plain), ("https://github.com/me/x.git", there)):
+                self.assertEqual(store_notebooks.with_address(text, url), wanted)
 
     def test_no_path_is_absolute(self):
         for name in NAMES:

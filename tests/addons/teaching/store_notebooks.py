@@ -1,6 +1,6 @@
 """Stores setup.cfg's address and, with --run, the outputs of a small run in colab/.
 
-`make notebooks` does both. Without an address the links have OWNER/NAME.
+`make notebooks` does both. Without an address the links open Colab itself.
 """
 
 import configparser
@@ -13,9 +13,11 @@ from tests.addons.teaching import notebook_files
 from tests.addons.teaching.executed_notebooks_test import run_notebook
 
 ROOT = notebook_files.FOLDER.parent
-PLACEHOLDER = "OWNER/NAME"
+COLAB = "https://colab.research.google.com/"
 
-_LINK = re.compile(r"(colab\.research\.google\.com/github/)[\w.-]+/[\w.-]+(/blob/)")
+_LINK = re.compile(
+    rf'\({COLAB}(?:github/[\w.-]+/[\w.-]+/blob/main/| "Upload )(colab/\w+\.ipynb)"?\)'
+)
 _SOURCE = re.compile(r'^SOURCE = ".*?"', re.MULTILINE)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -30,7 +32,8 @@ def address():
 def with_address(text, url):
     """Markdown or code with the address in its place."""
     repository = url.removeprefix("https://github.com/").removesuffix(".git")
-    text = _LINK.sub(rf"\g<1>{repository or PLACEHOLDER}\g<2>", text)
+    link = f"github/{repository}/blob/main/{{}}" if url else ' "Upload {}"'
+    text = _LINK.sub(lambda found: f"({COLAB}{link.format(found[1])})", text)
     return _SOURCE.sub(f'SOURCE = "{url}"', text)
 
 
