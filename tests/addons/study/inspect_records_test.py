@@ -135,6 +135,23 @@ class SoundRecordsTest(ScriptCase):
         ):
             self.assertIn(expected, output)
 
+    def test_records_of_the_model_garden(self):
+        """With its second names, and without next sentence labels."""
+        spec = RecordSpec.pretraining(8, 2)
+        example = tf.train.Example.FromString(spec.serialize(RECORD))
+        feature = example.features.feature
+        for ours, theirs in (
+            ("input_ids", "input_word_ids"),
+            ("segment_ids", "input_type_ids"),
+        ):
+            feature[theirs].CopyFrom(feature[ours])
+            del feature[ours]
+        del feature["next_sentence_labels"]
+        path = self.write("garden", [example.SerializeToString()])
+        output = self.show(path, self.vocabulary())
+        self.assertIn("7 of 8 tokens (A 5, B 2); 1 predictions; no pair\n", output)
+        self.assertIn("all 1 records keep the rules", output)
+
     def test_packed_rows(self):
         row = {
             name: values[:7] + values[:7] + [0, 0]
