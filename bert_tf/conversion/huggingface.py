@@ -8,6 +8,7 @@ transformers 5 no longer has; not from pickles, as opening one can run any code.
 """
 
 import contextlib
+import dataclasses
 import functools
 import glob
 import json
@@ -42,6 +43,14 @@ WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 TF_WEIGHTS_NAME = "tf_model.h5"
 MODULES_NAME = "modules.json"
+
+# The file of an adapter of PEFT, without its base.
+_ADAPTER_NAME = "adapter_config.json"
+OF_PEFT = (
+    "is of an adapter of PEFT, and not read. With peft, AutoPeftModelFor...(your task)"
+    ".from_pretrained(FOLDER).merge_and_unload().save_pretrained(NEW_FOLDER) writes a"
+    " model; copy the tokenizer's files to it."
+)
 
 # PyTorch's pickled weights.
 _PICKLES = (".bin", ".pt", ".pth")
@@ -128,10 +137,11 @@ _NO_LABEL = "LABEL_"
 # heads are in the heads' rows.
 _ENCODERS = {"BertModel": True, "AlbertModel": True, "ElectraModel": False}
 
-# Tensors that repeat another -> the tensor that they must equal.
+# Tensors that may repeat another -> the other one. The head computes with the former.
+_MATRIX, _BIAS = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"
 _COPIES = {
-    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
+    _MATRIX: "embeddings.word_embeddings.weight",
+    _BIAS: "cls.predictions.bias",
 }
 # Prefixes of the encoder's tensors in a model without a head.
 _ENCODER = ("embeddings.", "embeddings_project.", "encoder.", "pooler.")
@@ -229,6 +239,8 @@ def refuse_pickles(path: str) -> None:
 def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     """Returns a BertConfig from config.json, and all of the file's settings."""
     path = os.path.join(folder, CONFIG_NAME)
+    if files.exists(adapter := os.path.join(folder, _ADAPTER_NAME)):
+        raise InputError(f"{adapter} {OF_PEFT}")
     values = files.read_object(path, "Hugging Face config")
     model_type = values.get("model_type", "bert")
     if not isinstance(model_type, str) or model_type not in (*_RENAMED, _DISTILBERT):
@@ -366,7 +378,7 @@ def to_config(
         **({"embedding_size": config.embedding_width} if further else {}),
         "hidden_act": _THEIR_GELUS.get(config.hidden_act, config.hidden_act),
         "pad_token_id": 0,
-        "tie_word_embeddings": True,
+        "tie_word_embeddings": config.tie_word_embeddings,
         "dtype": "float32",
     }
     if model_type == "bert":
@@ -404,7 +416,7 @@ def model_folder(folder: str) -> str:
 
 def is_folder_of_hugging_face(folder: str) -> bool:
     """Returns whether transformers or sentence-transformers wrote a folder's files."""
-    known = (MODULES_NAME, WEIGHTS_NAME, INDEX_NAME, TF_WEIGHTS_NAME)
+    known = (MODULES_NAME, WEIGHTS_NAME, INDEX_NAME, TF_WEIGHTS_NAME, _ADAPTER_NAME)
     return any(files.exists(os.path.join(folder, name)) for name in known) or bool(
         _pickles_in(folder)
     )
@@ -462,21 +474,19 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
             f"{path}: tensors that have no place in {model_type.upper()}:"
             f" {listed(left_over)}."
         )
-    copies = {copy: found.pop(copy) for copy in copied if copy in found}
-    for copy, tensor in copies.items():
-        # A file may have either, or both.
-        found.setdefault(copied[copy], tensor)
+    for copy, name in copied.items():
+        if copy in found:  # a file may have either, or both
+            found.setdefault(name, found[copy])
+    matrix, bias = copied
+    if matrix in found and is_same(found[matrix], found[copied[matrix]]):
+        del found[matrix]
+    if bias in found:
+        found[copied[bias]] = found[bias]
     there = ((found[key], row) for key, row in rows.items() if key in found)
     ours = {row.original: _transposed(x, row) for x, row in there}
     weights = Weights(folder, ours | foreign)
+    config = dataclasses.replace(config, tie_word_embeddings=matrix not in found)
     check_against_config(Weights(path, ours | foreign), config)
-    for copy, tensor in copies.items():
-        other = found[copied[copy]]
-        if tensor is not other and not is_same(tensor, other):
-            raise InputError(
-                f"{folder}: {copy} is not {copied[copy]}: a BERT whose weights are not"
-                " tied, which cannot be represented."
-            )
     return weights
 
 
@@ -543,8 +553,11 @@ def write(
     rows |= {
         _renamed(row.hugging_face, model_type): row
         for head in heads
-        for row in names.HEADS[head].weights
+        for row in names.head_names(head, config)
     }
+    if not config.tie_word_embeddings:  # then their two biases are not, either
+        bias = _renamed(_BIAS, model_type)
+        rows[bias] = rows[_renamed(_COPIES[_BIAS], model_type)]
     if missing := {row.original for row in rows.values()} - {*weights}:
         raise InputError(
             f"{weights.path}: transformers' {name} needs weights that are missing:"

@@ -245,7 +245,7 @@ def _rows(config: BertConfig, head: str | None) -> dict[str, names.Name]:
     """Returns the weights of KerasHub's model by their places."""
     encoder = (*names.encoder_names(config), *names.POOLER)
     rows = {str(row.keras_hub): row for row in encoder}
-    for row in names.HEADS[head].weights if head else ():
+    for row in names.head_names(head, config):
         rows[f"{TASK_WEIGHTS_NAME}/{row.keras_hub}"] = row
     return rows
 

@@ -464,13 +464,14 @@ class ModelGraph:
     def masked_lm(self) -> None:
         """Adds scores of the vocabulary at each token."""
         graph, config = self.graph, self.config
-        kernel, bias, gamma, beta, output_bias = (
+        kernel, bias, gamma, beta, output_bias, matrix = (
             row.original for row in names.HEADS[names.MASKED_LM].weights
         )
         x = self.dense(self.tokens(), kernel, bias)
         x = self.activated(x, config.masked_lm_hidden_act or config.hidden_act)
         x = self.norm(x, gamma, beta, epsilon=config.masked_lm_layer_norm_eps)
-        table = graph.weight(names.EMBEDDINGS[0].original)
+        table = names.EMBEDDINGS[0].original if config.tie_word_embeddings else matrix
+        table = graph.weight(table)
         scores = graph.add("MatMul", x, graph.add("Transpose", table, perm=[1, 0]))
         logits = graph.add("Add", scores, graph.weight(output_bias))
         graph.output("logits", logits, ["batch", "sequence", config.vocab_size])
