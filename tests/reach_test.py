@@ -15,12 +15,12 @@ pytestmark = pytest.mark.checkout
 # Command -> the most files and lines.
 LIMITS = {
     "tfrecords.create_pretraining_data": (31, 8_760),
-    "bert_tf.run_pretraining": (67, 21_250),
-    "bert_tf.run_classifier": (73, 22_520),
-    "bert_tf.export_model": (72, 23_550),
+    "bert_tf.run_pretraining": (67, 21_260),
+    "bert_tf.run_classifier": (73, 22_530),
+    "bert_tf.export_model": (72, 23_560),
 }
-MOST_LINES_OF_THE_CORE = 38_210
-MOST_LINES = 54_430
+MOST_LINES_OF_THE_CORE = 38_220
+MOST_LINES = 54_440
 
 
 class ReachTest(tf.test.TestCase):

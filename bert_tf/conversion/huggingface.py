@@ -114,7 +114,9 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "type_vocab_size": 2,
     },
 }
-# Prefixes of BERT's tensor names -> prefixes in other models.
+# A class whose pooler is a part of the head, with exact GELU.
+_GELU_CLASSIFIER = "ElectraForSequenceClassification"
+# Prefixes of BERT's tensor names -> prefixes in other models, and in that class.
 _RENAMED: Mapping[str, Mapping[str, str]] = {
     "bert": {},
     "albert": {
@@ -124,6 +126,11 @@ _RENAMED: Mapping[str, Mapping[str, str]] = {
         "cls.seq_relationship.": "sop_classifier.classifier.",
     },
     "electra": {"encoder.embedding_hidden_mapping_in.": "embeddings_project."},
+    _GELU_CLASSIFIER: {
+        "encoder.embedding_hidden_mapping_in.": "embeddings_project.",
+        "pooler.dense.": "classifier.dense.",
+        "classifier.": "classifier.out_proj.",
+    },
 }
 # Its names are in `bert_tf.addons.methods.distilbert`.
 _DISTILBERT = "distilbert"
@@ -243,13 +250,14 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
         raise InputError(f"{adapter} {OF_PEFT}")
     values = files.read_object(path, "Hugging Face config")
     model_type = values.get("model_type", "bert")
-    if not isinstance(model_type, str) or model_type not in (*_RENAMED, _DISTILBERT):
-        types = " or ".join(map(repr, (*_RENAMED, _DISTILBERT)))
+    known_types = (*_DEFAULTS, _DISTILBERT)
+    if not isinstance(model_type, str) or model_type not in known_types:
+        types = " or ".join(map(repr, known_types))
         raise InputError(
             f"{path}: `model_type` must be {types}. Received: {model_type!r}."
         )
     if model_type == _DISTILBERT:
-        values, model_type = addon(_DISTILBERT).as_bert(values, path), "bert"
+        values, model_type = addon(_DISTILBERT).as_bert(values), "bert"
     for key, wanted in _FIXED.items():
         if values.get(key, wanted) != wanted:
             raise InputError(
@@ -273,6 +281,9 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     fields["hidden_act"] = _ACTIVATIONS[activation]
     if model_type == "electra" and fields["embedding_size"] == fields["hidden_size"]:
         del fields["embedding_size"]
+    is_gelu = named_architecture(values) == _GELU_CLASSIFIER
+    pooler_act = "gelu_erf" if is_gelu else values.get("pooler_hidden_act", "tanh")
+    fields["pooler_hidden_act"] = pooler_act
     fields["left_to_right"] = bool(values.get("is_decoder", False))
     return BertConfig.from_dict(fields, source=path), values
 
@@ -325,6 +336,8 @@ def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
         model_type = "albert"
     rows = names.HEADS.values()
     for name in (*_ENCODERS, *(its for head in rows for its in head.hugging_face)):
+        if name == _GELU_CLASSIFIER and config.pooler_hidden_act != "gelu_erf":
+            continue
         if _heads_of(name) == heads and _model_type_of(name) == model_type:
             return name
     raise InputError(
@@ -342,11 +355,11 @@ def _heads_of(architecture: str) -> tuple[str, ...]:
 def _model_type_of(architecture: str) -> str:
     """Returns a transformers class's `model_type`, the beginning of its name."""
     lower = architecture.lower()
-    return next(model for model in _RENAMED if lower.startswith(model))
+    return next(model for model in _DEFAULTS if lower.startswith(model))
 
 
 def _renamed(name: str, model_type: str) -> str:
-    """Returns a tensor's name in a model, from its name in BERT."""
+    """Returns a tensor's name in a model, or a class, from its name in BERT."""
     return names.replace_prefix(name, _RENAMED[model_type])
 
 
@@ -429,7 +442,8 @@ def _is_named_classifier(head: str) -> bool:
 
 def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> Weights:
     """Reads the weights of a folder, by the original's names."""
-    heads = _heads_of(named_architecture(values) or "")
+    class_name = named_architecture(values) or ""
+    heads = _heads_of(class_name)
     classifier = next(filter(_is_named_classifier, heads), None)
     heads_rows = (
         row
@@ -449,9 +463,8 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         model_type = "bert"
         stored = addon(_DISTILBERT).by_berts_names(stored, config)
     encoder = (*names.encoder_names(config), *names.POOLER)
-    rows = {
-        _renamed(row.hugging_face, model_type): row for row in (*encoder, *heads_rows)
-    }
+    kind = class_name if class_name in _RENAMED else model_type
+    rows = {_renamed(row.hugging_face, kind): row for row in (*encoder, *heads_rows)}
     copied = {
         _renamed(copy, model_type): _renamed(name, model_type)
         for copy, name in _COPIES.items()
@@ -546,18 +559,15 @@ def write(
     if not heads and names.POOLER[0].original in weights:
         has_pooler = _ENCODERS[name]
     model_type = _model_type_of(name)
+    every = [*names.encoder_names(config), *(names.POOLER if has_pooler else ())]
+    every += (row for head in heads for row in names.head_names(head, config))
+    kind = name if name in _RENAMED else model_type
+    rows = {_renamed(row.hugging_face, kind): row for row in every}
+    if _renamed(_MATRIX, kind) in rows:  # not tied, and then its bias is not, either
+        rows[_renamed(_BIAS, kind)] = rows[_renamed(_COPIES[_BIAS], kind)]
     # A model without a head has no prefix.
     prefix = f"{model_type}." if heads else ""
-    encoder = [*names.encoder_names(config), *(names.POOLER if has_pooler else ())]
-    rows = {prefix + _renamed(row.hugging_face, model_type): row for row in encoder}
-    rows |= {
-        _renamed(row.hugging_face, model_type): row
-        for head in heads
-        for row in names.head_names(head, config)
-    }
-    if not config.tie_word_embeddings:  # then their two biases are not, either
-        bias = _renamed(_BIAS, model_type)
-        rows[bias] = rows[_renamed(_COPIES[_BIAS], model_type)]
+    rows = {prefix * k.startswith(_ENCODER) + k: row for k, row in rows.items()}
     if missing := {row.original for row in rows.values()} - {*weights}:
         raise InputError(
             f"{weights.path}: transformers' {name} needs weights that are missing:"

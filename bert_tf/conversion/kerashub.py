@@ -69,6 +69,7 @@ _FIELDS = {
 _COMPUTATION = {
     "hidden_act": "gelu",
     "layer_norm_eps": LAYER_NORM_EPSILON,
+    "pooler_hidden_act": "tanh",
     "left_to_right": False,
     "embedding_size": None,
     "num_hidden_groups": None,

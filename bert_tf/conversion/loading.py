@@ -39,6 +39,7 @@ _FUNCTION: tuple[str, ...] = (
     "num_attention_heads",
     "hidden_act",
     "layer_norm_eps",
+    "pooler_hidden_act",
     "left_to_right",
     "right_to_left",
 )

@@ -309,6 +309,7 @@ for _head in (
         hugging_face=(
             "BertForSequenceClassification",
             "AlbertForSequenceClassification",
+            "ElectraForSequenceClassification",
         ),
         # The second is the older name.
         keras_hub=("BertTextClassifier", "BertClassifier"),
@@ -415,8 +416,9 @@ def replace_prefix(name: str, prefixes: Mapping[str, str]) -> str:
 
 def is_electra(config: BertConfig, heads: Iterable[str]) -> bool:
     """Whether a model is an ELECTRA, rather than a BERT or an ALBERT."""
-    has_mapping_in = config.embedding_width != config.hidden_size
-    return not config.shares_layers and (REPLACED_TOKENS in heads or has_mapping_in)
+    differs = config.embedding_width != config.hidden_size
+    differs = differs or config.pooler_hidden_act != "tanh"
+    return not config.shares_layers and (REPLACED_TOKENS in heads or differs)
 
 
 def is_of_a_generator(name: str) -> bool:

@@ -137,9 +137,11 @@ class Source:
     problem_type: str | None = None
 
     def __post_init__(self) -> None:
-        is_tied = names.UNTIED not in self.weights
-        if self.config and self.config.tie_word_embeddings != is_tied:
+        if self.config:  # of the weights there are
+            is_tied = names.UNTIED not in self.weights
             config = dataclasses.replace(self.config, tie_word_embeddings=is_tied)
+            if names.POOLER[0].original not in self.weights:
+                config = dataclasses.replace(config, pooler_hidden_act="tanh")
             object.__setattr__(self, "config", config)
         for head in names.heads_of(self.weights):
             if self.labels is None or not names.HEADS[head].has_labels:

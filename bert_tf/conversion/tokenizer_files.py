@@ -85,6 +85,13 @@ _JSON_FIXED = {
     ("normalizer", "handle_chinese_chars"): True,
     ("pre_tokenizer", "type"): "BertPreTokenizer",
 }
+# The post-processors of BERT: BertProcessing, and a template of a pair; a text's own is
+# its beginning.
+_ADDED_BY_BERT = (("cls", CLS), ("sep", SEP))
+_TEMPLATE = (
+    *(("SpecialToken", CLS, 0), ("Sequence", "A", 0), ("SpecialToken", SEP, 0)),
+    *(("Sequence", "B", 1), ("SpecialToken", SEP, 1)),
+)
 
 
 def write_labels(
@@ -397,29 +404,15 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
 
 def _adds_cls_and_sep(tokenizer: dict[str, Any]) -> bool:
     """Whether a tokenizer.json adds the special tokens, and numbers texts, as BERT."""
-    ids, post = (
-        _part(tokenizer, "model").get("vocab"),
-        _part(tokenizer, "post_processor"),
-    )
-    ids = ids if isinstance(ids, dict) else {}
+    post, ids = _part(tokenizer, "post_processor"), _part(tokenizer, "model")
+    ids = _part(ids, "vocab")
     if post.get("type") == "BertProcessing":
-        return all(
-            post.get(key) == [token, ids.get(token)]
-            for key, token in (("cls", CLS), ("sep", SEP))
-        )
-    parts: list[Any] = [
-        {kind: {"id": name, "type_id": number}}
-        for kind, name, number in (
-            *(("SpecialToken", CLS, 0), ("Sequence", "A", 0), ("SpecialToken", SEP, 0)),
-            *(("Sequence", "B", 1), ("SpecialToken", SEP, 1)),
-        )
-    ]
-    special = _part(post, "special_tokens")
-    return (
-        (post.get("type"), post.get("single")) == ("TemplateProcessing", parts[:3])
-        and post.get("pair") == parts
-        and all(_part(special, t).get("ids") == [ids.get(t)] for t in (CLS, SEP))
-    )
+        return all(post.get(k) == [t, ids.get(t)] for k, t in _ADDED_BY_BERT)
+    pair = [{kind: {"id": name, "type_id": n}} for kind, name, n in _TEMPLATE]
+    added = _part(post, "special_tokens")
+    return [post.get(key) for key in ("type", "single", "pair")] == [
+        *("TemplateProcessing", pair[:3], pair)
+    ] and all(_part(added, t).get("ids") == [ids.get(t)] for _, t in _ADDED_BY_BERT)
 
 
 def _content(token: Any) -> Any:

@@ -12,7 +12,7 @@ They are next to the encoder's, or around its folder:
 
 Without "max_seq_length" the tokenizer's model_max_length counts. A folder with another
 module, such as Dense, or another setting that changes vectors has an encoder that can
-be used, and no vectors: `Reading.require_vectors`.
+be used, and no vectors: `Reading.of_vectors`.
 """
 
 import dataclasses
@@ -100,7 +100,8 @@ def read_modules(folder: str) -> Reading:
     if name is not None and isinstance(prompts, dict) and prompts.get(str(name)):
         others.append(f"{whole}: default_prompt_name={name!r}, before each text")
     size = values.get("truncate_dim")
-    if size is not None and not (isinstance(size, int) and size >= width):
+    numbers = [n for n in (size, width) if isinstance(n, int)]
+    if size is not None and (len(numbers) < 2 or size < width):
         others.append(f"{whole} sets truncate_dim={size!r}")
     if others:
         logging.warning("Not computed here: %s.", others[0])
@@ -145,7 +146,7 @@ def write(folder: str, model: Source) -> None:
 def write_modules(folder: str, model: Source) -> None:
     """Writes the files that sentence-transformers needs next to a model."""
     config, reading = model.require_config(), model.reading
-    reading.require_vectors()
+    reading.of_vectors()
     kinds = ["Transformer", "Pooling", *["Normalize"] * bool(reading.normalize)]
     modules = [
         {

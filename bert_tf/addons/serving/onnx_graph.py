@@ -346,7 +346,8 @@ class ModelGraph:
         kernel, bias = (row.original for row in names.POOLER)
         states = self.states[-1:] if self._mixture() is None else self.states
         x = self._mixed([self._pooled_token(state) for state in states])
-        return self.graph.add("Tanh", self.dense(x, kernel, bias))
+        x = self.dense(x, kernel, bias)
+        return self.activated(x, self.config.pooler_hidden_act)
 
     def _pooled_token(self, x: str) -> str:
         """Returns [CLS], or the last token of a left-to-right model: [B, H]."""
