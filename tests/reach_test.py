@@ -15,12 +15,12 @@ pytestmark = pytest.mark.checkout
 # Command -> the most files and lines.
 LIMITS = {
     "tfrecords.create_pretraining_data": (31, 8_760),
-    "bert_tf.run_pretraining": (67, 21_260),
-    "bert_tf.run_classifier": (73, 22_530),
-    "bert_tf.export_model": (72, 23_560),
+    "bert_tf.run_pretraining": (67, 21_270),
+    "bert_tf.run_classifier": (73, 22_550),
+    "bert_tf.export_model": (72, 23_570),
 }
-MOST_LINES_OF_THE_CORE = 38_220
-MOST_LINES = 54_440
+MOST_LINES_OF_THE_CORE = 38_240
+MOST_LINES = 54_450
 
 
 class ReachTest(tf.test.TestCase):

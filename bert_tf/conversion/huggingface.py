@@ -284,7 +284,9 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     is_gelu = named_architecture(values) == _GELU_CLASSIFIER
     pooler_act = "gelu_erf" if is_gelu else values.get("pooler_hidden_act", "tanh")
     fields["pooler_hidden_act"] = pooler_act
-    fields["left_to_right"] = bool(values.get("is_decoder", False))
+    # The classes of other models do not look at it.
+    reads = values.get("model_type", "bert") in ("bert", "electra")
+    fields["left_to_right"] = reads and bool(values.get("is_decoder", False))
     return BertConfig.from_dict(fields, source=path), values
 
 
@@ -497,10 +499,25 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         found[copied[bias]] = found[bias]
     there = ((found[key], row) for key, row in rows.items() if key in found)
     ours = {row.original: _transposed(x, row) for x, row in there}
+    if not files.exists(os.path.join(folder, "export.json")):  # not of this package
+        _check_pooler(path, config, ours)
+        if config.left_to_right:
+            for row in names.POOLER:
+                ours.pop(row.original, None)
     weights = Weights(folder, ours | foreign)
     config = dataclasses.replace(config, tie_word_embeddings=matrix not in found)
     check_against_config(Weights(path, ours | foreign), config)
     return weights
+
+
+def _check_pooler(path: str, config: BertConfig, weights: Iterable[str]) -> None:
+    """Raises InputError for a head of [CLS] where here it is of the last token."""
+    pooled = [head for head in names.heads_of(weights) if names.HEADS[head].is_pooled]
+    if config.left_to_right and pooled:
+        raise InputError(
+            f"{path}: in a left-to-right model (`is_decoder`), the {pooled[0]} head of"
+            " transformers reads [CLS], and here the last token. Leave it out."
+        )
 
 
 def _current_name(name: str) -> str:
@@ -555,9 +572,10 @@ def write(
     """Writes config.json and model.safetensors."""
     (name,) = values["architectures"]
     heads = _heads_of(name)
+    _check_pooler(weights.path, config, weights)
     has_pooler = any(names.HEADS[head].is_pooled for head in heads)
     if not heads and names.POOLER[0].original in weights:
-        has_pooler = _ENCODERS[name]
+        has_pooler = _ENCODERS[name] and not config.left_to_right
     model_type = _model_type_of(name)
     every = [*names.encoder_names(config), *(names.POOLER if has_pooler else ())]
     every += (row for head in heads for row in names.head_names(head, config))

@@ -84,11 +84,7 @@ class Reading:
         )
 
     def of_vectors(self) -> "Reading":
-        """Returns itself if it describes text vectors, else an empty reading.
-
-        Raises:
-            InputError: the folder's vectors are not computed here.
-        """
+        """Returns itself, or an empty reading; InputError for unknown vectors."""
         if self.unknown_vectors:
             raise InputError(
                 f"{self.unknown_vectors}: this is not computed here, so vectors would"

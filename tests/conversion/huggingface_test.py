@@ -373,6 +373,42 @@ class RefusedTest(HuggingFaceTestCase):
             self.check_problem(self.save("BertModel", **{name: value}), message)
 
 
+class DecoderTest(HuggingFaceTestCase):
+    """Models with `is_decoder`, whose [CLS] sees only itself."""
+
+    def test_heads_of_cls_are_refused(self):
+        """Transformers reads them from [CLS], bert_tf from the last token."""
+        ltr = dataclasses.replace(CONFIG, left_to_right=True)
+        message = "the classifier head of transformers reads .CLS., and here"
+        name = "BertForSequenceClassification"
+        self.check_problem(self.save(name, is_decoder=True), message)
+        arrays = random_weights(lines_of(name))
+        with self.assertRaisesRegex(InputError, message):
+            self.write(arrays, config=ltr, num_labels=3)
+        # What an earlier version exported is read as it was meant.
+        folder = self.save(name, is_decoder=True)
+        write_json({}, folder, "export.json")
+        self.assert_same(self.read(folder), arrays)
+
+    def test_encoders_lose_their_pooler(self):
+        arrays = random_weights(lines_of("BertModel"))
+        bare = {k: x for k, x in arrays.items() if "pooler" not in k}
+        self.assert_same(self.read(self.save("BertModel", is_decoder=True)), bare)
+        ltr = dataclasses.replace(CONFIG, left_to_right=True)
+        self.assert_same(self.read(self.write(arrays, "BertModel", config=ltr)), bare)
+
+    def test_classes_that_do_not_look_at_it(self):
+        for model_type, is_read in (
+            *(("bert", True), ("electra", True)),
+            *(("albert", False), ("distilbert", False)),
+        ):
+            folder = self.folder()
+            values = {"model_type": model_type, "is_decoder": True}
+            write_json(values, folder, "config.json")
+            config, _ = huggingface.read_config(folder)
+            self.assertEqual(config.left_to_right, is_read)
+
+
 class ConfigTest(HuggingFaceTestCase):
     def test_what_is_not_said_is_as_transformers_has_it(self):
         folder = self.folder()

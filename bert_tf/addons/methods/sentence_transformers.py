@@ -18,7 +18,7 @@ be used, and no vectors: `Reading.of_vectors`.
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -36,22 +36,22 @@ _POOLING_MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"
 
 # The first module, by its names in all versions.
 _ENCODERS = ("Transformer", "BERT", "DistilBERT")
-# Settings that change vectors -> the values that do not. Others cannot matter: they are
-# for training, for the similarity of vectors, for images, for `encode_query` and
-# `encode_document` alone, or, as include_prompt, for prompts.
+# Settings that change vectors -> the values that do not, by module. Others cannot
+# matter: they are for training, for the similarity of vectors, for images, for
+# `encode_query` and `encode_document` alone, or, as include_prompt, for prompts.
 _NONE: Sequence[Any] = (None, "", {})
 _LAST_STATE = {"method": "forward", "method_output_name": "last_hidden_state"}
-_OF_ENCODER: Mapping[str, Sequence[Any]] = {
-    "transformer_task": (None, "feature-extraction"),
-    "module_output_name": (None, "token_embeddings"),
-    "modality_config": (None, {"text": _LAST_STATE}),
-    **dict.fromkeys(("tokenizer_name_or_path", "processing_kwargs"), _NONE),
-    **dict.fromkeys(("tokenizer_args", "processor_kwargs"), _NONE),
-    **dict.fromkeys(("config_args", "config_kwargs"), _NONE),
+_ALLOWED: Mapping[str, Mapping[str, Sequence[Any]]] = {
+    "Transformer": {
+        "transformer_task": (None, "feature-extraction"),
+        "module_output_name": (None, "token_embeddings"),
+        "modality_config": (None, {"text": _LAST_STATE}),
+        **dict.fromkeys(("tokenizer_name_or_path", "processing_kwargs"), _NONE),
+        **dict.fromkeys(("tokenizer_args", "processor_kwargs"), _NONE),
+        **dict.fromkeys(("config_args", "config_kwargs"), _NONE),
+    },
+    "Normalize": {"module_input_name": (None, "sentence_embedding")},
 }
-_OF_NORMALIZE: Mapping[str, Sequence[Any]] = dict.fromkeys(
-    ("module_input_name", "module_output_name"), (None, "sentence_embedding")
-)
 
 
 def read_modules(folder: str) -> Reading:
@@ -68,7 +68,7 @@ def read_modules(folder: str) -> Reading:
     length = length or tokenizer.get("model_max_length", tokenizer.get("max_len"))
     positions = config.get("max_position_embeddings", 512)
     length = min((n for n in (length, positions) if isinstance(n, int)), default=None)
-    kinds, pooling, others = [], None, [*_others(lengths, values, _OF_ENCODER)]
+    kinds, pooling, others = [], None, []
     for module in files.read_json(path):
         module = module if isinstance(module, dict) else {}
         kind = str(module.get("type"))
@@ -77,11 +77,14 @@ def read_modules(folder: str) -> Reading:
         if kind != "Dropout":  # which does nothing after training
             kinds.append(kind)
         place = files.inside(folder, str(module.get("path")), path)
-        place = os.path.join(place, CONFIG_NAME)
-        if kind == "Normalize":
-            others += _others(place, _object_in(place), _OF_NORMALIZE)
-        elif kind == "Pooling":
-            pooling = _pooling_in(_object_in(place))
+        file = _LENGTH_NAME if kind in _ENCODERS else CONFIG_NAME
+        place = os.path.join(place, file)
+        settings = _object_in(place)
+        for key, allowed in _ALLOWED.get(kind, {}).items():
+            if settings.get(key) not in allowed:
+                others.append(f"{place} sets {key}={json.dumps(settings[key])}")
+        if kind == "Pooling":
+            pooling = _pooling_in(settings)
             if pooling not in _POOLING_MODES.values():
                 others.append(f"{place}: pooling of {pooling}")
     first = next((kind for kind in kinds[:1] if kind in _ENCODERS), "")
@@ -112,15 +115,6 @@ def read_modules(folder: str) -> Reading:
 
 def _object_in(path: str) -> dict[str, Any]:
     return files.read_object(path) if files.exists(path) else {}
-
-
-def _others(
-    path: str, values: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]
-) -> Iterator[str]:
-    """Yields the settings with other values than those allowed."""
-    for key, known in allowed.items():
-        if values.get(key) not in known:
-            yield f"{path} sets {key}={json.dumps(values[key])}"
 
 
 def _pooling_in(values: Mapping[str, Any]) -> Any:
