@@ -15,12 +15,12 @@ pytestmark = pytest.mark.checkout
 # Command -> the most files and lines.
 LIMITS = {
     "tfrecords.create_pretraining_data": (31, 8_760),
-    "bert_tf.run_pretraining": (67, 21_270),
-    "bert_tf.run_classifier": (73, 22_550),
-    "bert_tf.export_model": (72, 23_570),
+    "bert_tf.run_pretraining": (67, 21_280),
+    "bert_tf.run_classifier": (73, 22_560),
+    "bert_tf.export_model": (72, 23_580),
 }
-MOST_LINES_OF_THE_CORE = 38_240
-MOST_LINES = 54_450
+MOST_LINES_OF_THE_CORE = 38_250
+MOST_LINES = 54_460
 
 
 class ReachTest(tf.test.TestCase):

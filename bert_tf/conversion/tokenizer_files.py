@@ -4,6 +4,8 @@
     tokenizer_config.json  {"do_lower_case": true, ...}; "segmenter" if there is one
     tokenizer.json         Hugging Face's vocabulary, casing and rules in one file;
                            newer versions write it instead of vocab.txt
+    sentence_bert_config.json
+                           "do_lower_case" of sentence-transformers
     special_tokens_map.json, added_tokens.json
                            older versions write these next to vocab.txt
     labels.txt             the labels, one per line, in the order of the outputs; empty
@@ -41,6 +43,7 @@ WORDS_NAME = "words.json"
 VOCAB_NAME = "vocab.txt"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
 TOKENIZER_NAME = "tokenizer.json"
+SENTENCES_NAME = "sentence_bert_config.json"
 _SPECIAL_TOKENS_NAME = "special_tokens_map.json"
 _ADDED_TOKENS_NAME = "added_tokens.json"
 
@@ -221,7 +224,7 @@ def read_tokenizer(folder: str) -> TokenizerFiles:
         vocabulary,
         path,
         casing_of(folder),
-        next(_differences(folder, tokenizer), None),
+        next(_differences(folder, tokenizer, vocabulary), None),
         segmenter_of(folder),
     )
 
@@ -335,17 +338,21 @@ def segmenter_of(folder: str) -> str | None:
     return segmenter
 
 
-def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]:
+def _differences(
+    folder: str, tokenizer: dict[str, Any] | None, vocabulary: Vocabulary | None
+) -> Iterator[str]:
     """Yields settings in the files that the original's tokenizer cannot have."""
     config_path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     json_path = os.path.join(folder, TOKENIZER_NAME)
+    sentences_path = os.path.join(folder, SENTENCES_NAME)
     special_path = os.path.join(folder, _SPECIAL_TOKENS_NAME)
     added_path = os.path.join(folder, _ADDED_TOKENS_NAME)
-    config, special, added = (
+    config, special, added, sentences = (
         files.read_object(path) if files.exists(path) else {}
-        for path in (config_path, special_path, added_path)
+        for path in (config_path, special_path, added_path, sentences_path)
     )
     casing = casing_of(folder)
+    has_upper_case = vocabulary is not None and vocabulary.has_upper_case
     pieces = [os.path.join(folder, name) for name in _SENTENCE_PIECES]
     if not files.exists(os.path.join(folder, VOCAB_NAME)):
         for path in filter(files.exists, pieces):
@@ -358,6 +365,9 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
     for key, wanted in _CONFIG_FIXED.items():
         for path, settings in ((config_path, config), (special_path, special)):
             found.append((path, key, _content(settings.get(key, wanted)), (wanted,)))
+    if casing is False or (casing is None and has_upper_case):
+        lowers = sentences.get("do_lower_case") or False
+        found.append((sentences_path, "do_lower_case", lowers, (False,)))
     allowed = {"tokenizer_class": (None, *_CLASSES), "strip_accents": (None, casing)}
     for key, known in allowed.items():
         found.append((config_path, key, config.get(key), known))

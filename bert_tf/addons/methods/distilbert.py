@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.base.config import BertConfig
+from bert_tf.base.config import LAYER_NORM_EPSILON, BertConfig
 from bert_tf.conversion.huggingface import named_architecture
 from bert_tf.conversion.weights import Tensor
 
@@ -53,6 +53,7 @@ def as_bert(values: Mapping[str, Any]) -> dict[str, Any]:
         **values,
         **fields,
         "architectures": [architecture],
+        "layer_norm_eps": LAYER_NORM_EPSILON,  # in its code
         "pooler_hidden_act": "relu" if architecture in _WITH_RELU else "tanh",
     }
 

@@ -6,7 +6,7 @@ They are next to the encoder's, or around its folder:
                                "path": "", "type": "....Transformer"}, ...]
     config_sentence_transformers.json
                                {"prompts": {...}, "default_prompt_name": null, ...}
-    sentence_bert_config.json  {"max_seq_length": 128}
+    sentence_bert_config.json  {"max_seq_length": 128, "do_lower_case": false}
     1_Pooling/config.json      {"word_embedding_dimension": 384,
                                "pooling_mode_mean_tokens": true, ...}
 
@@ -28,9 +28,8 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion.huggingface import CONFIG_NAME, MODULES_NAME, model_folder
 from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import Source
-from bert_tf.conversion.tokenizer_files import TOKENIZER_CONFIG_NAME, read_tokenizer
+from bert_tf.conversion.tokenizer_files import SENTENCES_NAME, TOKENIZER_CONFIG_NAME
 
-_LENGTH_NAME = "sentence_bert_config.json"
 _WHOLE_NAME = "config_sentence_transformers.json"
 _POOLING_MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"}
 
@@ -57,10 +56,10 @@ _ALLOWED: Mapping[str, Mapping[str, Sequence[Any]]] = {
 def read_modules(folder: str) -> Reading:
     """Reads a folder's settings; logs a warning if its vectors are not computed."""
     path, encoder = os.path.join(folder, MODULES_NAME), model_folder(folder)
-    lengths = os.path.join(encoder, _LENGTH_NAME)
+    lengths = os.path.join(encoder, SENTENCES_NAME)
     values, config, tokenizer = (
         _object_in(os.path.join(encoder, name))
-        for name in (_LENGTH_NAME, CONFIG_NAME, TOKENIZER_CONFIG_NAME)
+        for name in (SENTENCES_NAME, CONFIG_NAME, TOKENIZER_CONFIG_NAME)
     )
     length = values.get("max_seq_length")
     if not isinstance(length, int | None):
@@ -77,7 +76,7 @@ def read_modules(folder: str) -> Reading:
         if kind != "Dropout":  # which does nothing after training
             kinds.append(kind)
         place = files.inside(folder, str(module.get("path")), path)
-        file = _LENGTH_NAME if kind in _ENCODERS else CONFIG_NAME
+        file = SENTENCES_NAME if kind in _ENCODERS else CONFIG_NAME
         place = os.path.join(place, file)
         settings = _object_in(place)
         for key, allowed in _ALLOWED.get(kind, {}).items():
@@ -92,11 +91,6 @@ def read_modules(folder: str) -> Reading:
         return Reading(max_seq_length=length)  # a model of another kind
     if kinds[:2] != [first, "Pooling"] or {*kinds[2:]} - {"Normalize"}:
         others.insert(0, f"{path} has {', '.join(kinds)}")
-    own = read_tokenizer(encoder)
-    vocabulary_lowers = own.vocabulary is None or not own.vocabulary.has_upper_case
-    lowers = vocabulary_lowers if own.do_lower_case is None else own.do_lower_case
-    if values.get("do_lower_case") and not lowers:
-        others.append(f"{lengths} sets do_lower_case=true for a cased tokenizer")
     whole = os.path.join(folder, _WHOLE_NAME)
     values, width = _object_in(whole), config.get("hidden_size", config.get("dim", 768))
     name, prompts = values.get("default_prompt_name"), values.get("prompts")
@@ -157,7 +151,7 @@ def write_modules(folder: str, model: Source) -> None:
     }
     length = reading.length(config.max_position_embeddings)
     for name, content in (
-        (_LENGTH_NAME, {"max_seq_length": length}),
+        (SENTENCES_NAME, {"max_seq_length": length}),
         (
             "1_Pooling/config.json",
             {"word_embedding_dimension": config.hidden_size, **modes},
