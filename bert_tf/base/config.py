@@ -104,6 +104,10 @@ class BertConfig:
         masked_lm_hidden_act: the activation in the masked LM's head; None for
             `hidden_act`. KerasHub's head and encoder have different ones.
         masked_lm_layer_norm_eps: likewise; None for `layer_norm_eps`.
+        tie_word_embeddings: whether the masked LM's output matrix is that of the word
+            embeddings.
+        pooler_hidden_act: the activation of the pooler, "tanh" in BERT; the classifiers
+            of ELECTRA and DistilBERT in transformers have other ones.
         embedding_size: width of the embeddings; if it is not `hidden_size`, a dense
             layer maps them to the encoder (Lan et al. 2019, "ALBERT", section 3.1).
             None for `hidden_size`.
@@ -143,6 +147,8 @@ class BertConfig:
     layer_norm_eps: float = LAYER_NORM_EPSILON
     masked_lm_hidden_act: str | None = None
     masked_lm_layer_norm_eps: float | None = None
+    tie_word_embeddings: bool = True
+    pooler_hidden_act: str = "tanh"
     embedding_size: int | None = None
     num_hidden_groups: int | None = None
     inner_group_num: int | None = None

@@ -8,6 +8,7 @@ transformers 5 no longer has; not from pickles, as opening one can run any code.
 """
 
 import contextlib
+import dataclasses
 import functools
 import glob
 import json
@@ -42,6 +43,14 @@ WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 TF_WEIGHTS_NAME = "tf_model.h5"
 MODULES_NAME = "modules.json"
+
+# The file of an adapter of PEFT, without its base.
+_ADAPTER_NAME = "adapter_config.json"
+OF_PEFT = (
+    "is of an adapter of PEFT, and not read. With peft, AutoPeftModelFor...(your task)"
+    ".from_pretrained(FOLDER).merge_and_unload().save_pretrained(NEW_FOLDER) writes a"
+    " model; copy the tokenizer's files to it."
+)
 
 # PyTorch's pickled weights.
 _PICKLES = (".bin", ".pt", ".pth")
@@ -105,7 +114,9 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "type_vocab_size": 2,
     },
 }
-# Prefixes of BERT's tensor names -> prefixes in other models.
+# A class whose pooler is a part of the head, with exact GELU.
+_GELU_CLASSIFIER = "ElectraForSequenceClassification"
+# Prefixes of BERT's tensor names -> prefixes in other models, and in that class.
 _RENAMED: Mapping[str, Mapping[str, str]] = {
     "bert": {},
     "albert": {
@@ -115,6 +126,11 @@ _RENAMED: Mapping[str, Mapping[str, str]] = {
         "cls.seq_relationship.": "sop_classifier.classifier.",
     },
     "electra": {"encoder.embedding_hidden_mapping_in.": "embeddings_project."},
+    _GELU_CLASSIFIER: {
+        "encoder.embedding_hidden_mapping_in.": "embeddings_project.",
+        "pooler.dense.": "classifier.dense.",
+        "classifier.": "classifier.out_proj.",
+    },
 }
 # Its names are in `bert_tf.addons.methods.distilbert`.
 _DISTILBERT = "distilbert"
@@ -128,10 +144,11 @@ _NO_LABEL = "LABEL_"
 # heads are in the heads' rows.
 _ENCODERS = {"BertModel": True, "AlbertModel": True, "ElectraModel": False}
 
-# Tensors that repeat another -> the tensor that they must equal.
+# Tensors that may repeat another -> the other one. The head computes with the former.
+_MATRIX, _BIAS = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"
 _COPIES = {
-    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
+    _MATRIX: "embeddings.word_embeddings.weight",
+    _BIAS: "cls.predictions.bias",
 }
 # Prefixes of the encoder's tensors in a model without a head.
 _ENCODER = ("embeddings.", "embeddings_project.", "encoder.", "pooler.")
@@ -229,15 +246,18 @@ def refuse_pickles(path: str) -> None:
 def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     """Returns a BertConfig from config.json, and all of the file's settings."""
     path = os.path.join(folder, CONFIG_NAME)
+    if files.exists(adapter := os.path.join(folder, _ADAPTER_NAME)):
+        raise InputError(f"{adapter} {OF_PEFT}")
     values = files.read_object(path, "Hugging Face config")
     model_type = values.get("model_type", "bert")
-    if not isinstance(model_type, str) or model_type not in (*_RENAMED, _DISTILBERT):
-        types = " or ".join(map(repr, (*_RENAMED, _DISTILBERT)))
+    known_types = (*_DEFAULTS, _DISTILBERT)
+    if not isinstance(model_type, str) or model_type not in known_types:
+        types = " or ".join(map(repr, known_types))
         raise InputError(
             f"{path}: `model_type` must be {types}. Received: {model_type!r}."
         )
     if model_type == _DISTILBERT:
-        values, model_type = addon(_DISTILBERT).as_bert(values, path), "bert"
+        values, model_type = addon(_DISTILBERT).as_bert(values), "bert"
     for key, wanted in _FIXED.items():
         if values.get(key, wanted) != wanted:
             raise InputError(
@@ -261,7 +281,12 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     fields["hidden_act"] = _ACTIVATIONS[activation]
     if model_type == "electra" and fields["embedding_size"] == fields["hidden_size"]:
         del fields["embedding_size"]
-    fields["left_to_right"] = bool(values.get("is_decoder", False))
+    is_gelu = named_architecture(values) == _GELU_CLASSIFIER
+    pooler_act = "gelu_erf" if is_gelu else values.get("pooler_hidden_act", "tanh")
+    fields["pooler_hidden_act"] = pooler_act
+    # The classes of other models do not look at it.
+    reads = values.get("model_type", "bert") in ("bert", "electra")
+    fields["left_to_right"] = reads and bool(values.get("is_decoder", False))
     return BertConfig.from_dict(fields, source=path), values
 
 
@@ -313,6 +338,8 @@ def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
         model_type = "albert"
     rows = names.HEADS.values()
     for name in (*_ENCODERS, *(its for head in rows for its in head.hugging_face)):
+        if name == _GELU_CLASSIFIER and config.pooler_hidden_act != "gelu_erf":
+            continue
         if _heads_of(name) == heads and _model_type_of(name) == model_type:
             return name
     raise InputError(
@@ -330,11 +357,11 @@ def _heads_of(architecture: str) -> tuple[str, ...]:
 def _model_type_of(architecture: str) -> str:
     """Returns a transformers class's `model_type`, the beginning of its name."""
     lower = architecture.lower()
-    return next(model for model in _RENAMED if lower.startswith(model))
+    return next(model for model in _DEFAULTS if lower.startswith(model))
 
 
 def _renamed(name: str, model_type: str) -> str:
-    """Returns a tensor's name in a model, from its name in BERT."""
+    """Returns a tensor's name in a model, or a class, from its name in BERT."""
     return names.replace_prefix(name, _RENAMED[model_type])
 
 
@@ -366,7 +393,7 @@ def to_config(
         **({"embedding_size": config.embedding_width} if further else {}),
         "hidden_act": _THEIR_GELUS.get(config.hidden_act, config.hidden_act),
         "pad_token_id": 0,
-        "tie_word_embeddings": True,
+        "tie_word_embeddings": config.tie_word_embeddings,
         "dtype": "float32",
     }
     if model_type == "bert":
@@ -404,7 +431,7 @@ def model_folder(folder: str) -> str:
 
 def is_folder_of_hugging_face(folder: str) -> bool:
     """Returns whether transformers or sentence-transformers wrote a folder's files."""
-    known = (MODULES_NAME, WEIGHTS_NAME, INDEX_NAME, TF_WEIGHTS_NAME)
+    known = (MODULES_NAME, WEIGHTS_NAME, INDEX_NAME, TF_WEIGHTS_NAME, _ADAPTER_NAME)
     return any(files.exists(os.path.join(folder, name)) for name in known) or bool(
         _pickles_in(folder)
     )
@@ -417,7 +444,8 @@ def _is_named_classifier(head: str) -> bool:
 
 def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> Weights:
     """Reads the weights of a folder, by the original's names."""
-    heads = _heads_of(named_architecture(values) or "")
+    class_name = named_architecture(values) or ""
+    heads = _heads_of(class_name)
     classifier = next(filter(_is_named_classifier, heads), None)
     heads_rows = (
         row
@@ -437,9 +465,8 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         model_type = "bert"
         stored = addon(_DISTILBERT).by_berts_names(stored, config)
     encoder = (*names.encoder_names(config), *names.POOLER)
-    rows = {
-        _renamed(row.hugging_face, model_type): row for row in (*encoder, *heads_rows)
-    }
+    kind = class_name if class_name in _RENAMED else model_type
+    rows = {_renamed(row.hugging_face, kind): row for row in (*encoder, *heads_rows)}
     copied = {
         _renamed(copy, model_type): _renamed(name, model_type)
         for copy, name in _COPIES.items()
@@ -462,22 +489,35 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
             f"{path}: tensors that have no place in {model_type.upper()}:"
             f" {listed(left_over)}."
         )
-    copies = {copy: found.pop(copy) for copy in copied if copy in found}
-    for copy, tensor in copies.items():
-        # A file may have either, or both.
-        found.setdefault(copied[copy], tensor)
+    for copy, name in copied.items():
+        if copy in found:  # a file may have either, or both
+            found.setdefault(name, found[copy])
+    matrix, bias = copied
+    if matrix in found and is_same(found[matrix], found[copied[matrix]]):
+        del found[matrix]
+    if bias in found:
+        found[copied[bias]] = found[bias]
     there = ((found[key], row) for key, row in rows.items() if key in found)
     ours = {row.original: _transposed(x, row) for x, row in there}
+    if not files.exists(os.path.join(folder, "export.json")):  # not of this package
+        _check_pooler(path, config, ours)
+        if config.left_to_right:
+            for row in names.POOLER:
+                ours.pop(row.original, None)
     weights = Weights(folder, ours | foreign)
+    config = dataclasses.replace(config, tie_word_embeddings=matrix not in found)
     check_against_config(Weights(path, ours | foreign), config)
-    for copy, tensor in copies.items():
-        other = found[copied[copy]]
-        if tensor is not other and not is_same(tensor, other):
-            raise InputError(
-                f"{folder}: {copy} is not {copied[copy]}: a BERT whose weights are not"
-                " tied, which cannot be represented."
-            )
     return weights
+
+
+def _check_pooler(path: str, config: BertConfig, weights: Iterable[str]) -> None:
+    """Raises InputError for a head of [CLS] where here it is of the last token."""
+    pooled = [head for head in names.heads_of(weights) if names.HEADS[head].is_pooled]
+    if config.left_to_right and pooled:
+        raise InputError(
+            f"{path}: in a left-to-right model (`is_decoder`), the {pooled[0]} head of"
+            " transformers reads [CLS], and here the last token. Leave it out."
+        )
 
 
 def _current_name(name: str) -> str:
@@ -532,19 +572,20 @@ def write(
     """Writes config.json and model.safetensors."""
     (name,) = values["architectures"]
     heads = _heads_of(name)
+    _check_pooler(weights.path, config, weights)
     has_pooler = any(names.HEADS[head].is_pooled for head in heads)
     if not heads and names.POOLER[0].original in weights:
-        has_pooler = _ENCODERS[name]
+        has_pooler = _ENCODERS[name] and not config.left_to_right
     model_type = _model_type_of(name)
+    every = [*names.encoder_names(config), *(names.POOLER if has_pooler else ())]
+    every += (row for head in heads for row in names.head_names(head, config))
+    kind = name if name in _RENAMED else model_type
+    rows = {_renamed(row.hugging_face, kind): row for row in every}
+    if _renamed(_MATRIX, kind) in rows:  # not tied, and then its bias is not, either
+        rows[_renamed(_BIAS, kind)] = rows[_renamed(_COPIES[_BIAS], kind)]
     # A model without a head has no prefix.
     prefix = f"{model_type}." if heads else ""
-    encoder = [*names.encoder_names(config), *(names.POOLER if has_pooler else ())]
-    rows = {prefix + _renamed(row.hugging_face, model_type): row for row in encoder}
-    rows |= {
-        _renamed(row.hugging_face, model_type): row
-        for head in heads
-        for row in names.HEADS[head].weights
-    }
+    rows = {prefix * k.startswith(_ENCODER) + k: row for k, row in rows.items()}
     if missing := {row.original for row in rows.values()} - {*weights}:
         raise InputError(
             f"{weights.path}: transformers' {name} needs weights that are missing:"

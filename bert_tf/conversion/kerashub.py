@@ -69,6 +69,7 @@ _FIELDS = {
 _COMPUTATION = {
     "hidden_act": "gelu",
     "layer_norm_eps": LAYER_NORM_EPSILON,
+    "pooler_hidden_act": "tanh",
     "left_to_right": False,
     "embedding_size": None,
     "num_hidden_groups": None,
@@ -245,7 +246,7 @@ def _rows(config: BertConfig, head: str | None) -> dict[str, names.Name]:
     """Returns the weights of KerasHub's model by their places."""
     encoder = (*names.encoder_names(config), *names.POOLER)
     rows = {str(row.keras_hub): row for row in encoder}
-    for row in names.HEADS[head].weights if head else ():
+    for row in names.head_names(head, config):
         rows[f"{TASK_WEIGHTS_NAME}/{row.keras_hub}"] = row
     return rows
 

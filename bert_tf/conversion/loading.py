@@ -39,10 +39,13 @@ _FUNCTION: tuple[str, ...] = (
     "num_attention_heads",
     "hidden_act",
     "layer_norm_eps",
+    "pooler_hidden_act",
     "left_to_right",
     "right_to_left",
 )
-_MASKED_LM_FUNCTION = ("masked_lm_hidden_act", "masked_lm_layer_norm_eps")
+_MASKED_LM_FUNCTION = (
+    *("masked_lm_hidden_act", "masked_lm_layer_norm_eps", "tie_word_embeddings"),
+)
 
 _USE_ITS_CONFIG = f" Use the {CONFIG_NAME} that belongs to the checkpoint."
 
@@ -329,7 +332,7 @@ def _with_head(
     **options: Any,
 ) -> Model:
     """Builds a model with a head that is in the checkpoint, or is to be new."""
-    for row in names.HEADS[head].weights:
+    for row in names.head_names(head, source.require_config()):
         if init_head and row.original not in source.weights:
             raise InputError(
                 f"{source.path}: no checkpoint with a {head} head ({row.original} is"

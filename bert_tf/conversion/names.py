@@ -233,6 +233,8 @@ def register(head: Head) -> None:
 
 
 _TRANSFORM = "cls/predictions/transform"
+# The masked LM's output matrix, where it is not that of the word embeddings.
+UNTIED = "cls/predictions/output_weights"
 _DISCRIMINATOR, _LAST = "discriminator_predictions", "dense_prediction"
 _LOADING, _SERVING = "bert_tf.conversion.loading", "bert_tf.addons.serving.saved_model"
 _HEADS = "bert_tf.modeling.heads"
@@ -263,6 +265,7 @@ for _head in (
                 "cls.predictions.bias",
                 "layers/masked_lm_head/vars/0",
             ),
+            Name(UNTIED, "V E", "cls.predictions.decoder.weight"),
         ),
         model=f"{_LOADING}:load_pretrainer",
         objective=f"{_OBJECTIVES}:MASKED_LM",
@@ -306,6 +309,7 @@ for _head in (
         hugging_face=(
             "BertForSequenceClassification",
             "AlbertForSequenceClassification",
+            "ElectraForSequenceClassification",
         ),
         # The second is the older name.
         keras_hub=("BertTextClassifier", "BertClassifier"),
@@ -412,8 +416,9 @@ def replace_prefix(name: str, prefixes: Mapping[str, str]) -> str:
 
 def is_electra(config: BertConfig, heads: Iterable[str]) -> bool:
     """Whether a model is an ELECTRA, rather than a BERT or an ALBERT."""
-    has_mapping_in = config.embedding_width != config.hidden_size
-    return not config.shares_layers and (REPLACED_TOKENS in heads or has_mapping_in)
+    differs = config.embedding_width != config.hidden_size
+    differs = differs or config.pooler_hidden_act != "tanh"
+    return not config.shares_layers and (REPLACED_TOKENS in heads or differs)
 
 
 def is_of_a_generator(name: str) -> bool:
@@ -425,6 +430,7 @@ def is_of_a_generator(name: str) -> bool:
 OF_VOCABULARY = (
     "bert/embeddings/word_embeddings",
     "cls/predictions/output_bias",
+    UNTIED,
     "cls/generator_predictions/output_bias",
 )
 
@@ -470,6 +476,12 @@ def window_pooling(weights: Iterable[str]) -> str | None:
     return "attention" if WINDOWS in heads_of(weights) else None
 
 
+def head_names(head: str | None, config: BertConfig) -> list[Name]:
+    """Returns the rows of a head's weights in a model; none for no head."""
+    rows = HEADS[head].weights if head else ()
+    return [x for x in rows if x.original != UNTIED or not config.tie_word_embeddings]
+
+
 def names_of(config: BertConfig, names: Iterable[str]) -> list[Name]:
     """Returns all rows that a model with these weights should have."""
     there = set(names)
@@ -477,5 +489,5 @@ def names_of(config: BertConfig, names: Iterable[str]) -> list[Name]:
     if any(row.original in there for row in POOLER):
         rows += POOLER
     for head in heads_of(there):
-        rows += HEADS[head].weights
+        rows += head_names(head, config)
     return rows

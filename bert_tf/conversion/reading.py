@@ -84,18 +84,15 @@ class Reading:
         )
 
     def of_vectors(self) -> "Reading":
-        """Returns itself if it describes text vectors, else an empty reading."""
-        is_known = self.pooling is not None or self.normalize is not None
-        return self if is_known else Reading()
-
-    def require_vectors(self) -> None:
-        """Raises InputError if the folder's vectors of texts are not computed here."""
+        """Returns itself, or an empty reading; InputError for unknown vectors."""
         if self.unknown_vectors:
             raise InputError(
                 f"{self.unknown_vectors}: this is not computed here, so vectors would"
                 f" not be the model's. Without {huggingface.MODULES_NAME} the folder is"
                 " that of its encoder alone."
             )
+        is_known = self.pooling is not None or self.normalize is not None
+        return self if is_known else Reading()
 
     def known(self) -> dict[str, Any]:
         """Returns the known values by name, for JSON."""

@@ -69,6 +69,7 @@ _EXPORTED = "is an exported model, and not read. Give the checkpoint it was made
 # Files of other programs, or of export_model, that are not read.
 _OTHERS = {
     "flax_model.msgpack": _OF_FLAX,
+    "adapter_model.safetensors": huggingface.OF_PEFT,
     **dict.fromkeys(("saved_model.pb", "model.tflite", ONNX_NAME), _EXPORTED),
 }
 
@@ -136,6 +137,12 @@ class Source:
     problem_type: str | None = None
 
     def __post_init__(self) -> None:
+        if self.config:  # of the weights there are
+            is_tied = names.UNTIED not in self.weights
+            config = dataclasses.replace(self.config, tie_word_embeddings=is_tied)
+            if names.POOLER[0].original not in self.weights:
+                config = dataclasses.replace(config, pooler_hidden_act="tanh")
+            object.__setattr__(self, "config", config)
         for head in names.heads_of(self.weights):
             if self.labels is None or not names.HEADS[head].has_labels:
                 continue

@@ -4,6 +4,8 @@
     tokenizer_config.json  {"do_lower_case": true, ...}; "segmenter" if there is one
     tokenizer.json         Hugging Face's vocabulary, casing and rules in one file;
                            newer versions write it instead of vocab.txt
+    sentence_bert_config.json
+                           "do_lower_case" of sentence-transformers
     special_tokens_map.json, added_tokens.json
                            older versions write these next to vocab.txt
     labels.txt             the labels, one per line, in the order of the outputs; empty
@@ -41,6 +43,7 @@ WORDS_NAME = "words.json"
 VOCAB_NAME = "vocab.txt"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
 TOKENIZER_NAME = "tokenizer.json"
+SENTENCES_NAME = "sentence_bert_config.json"
 _SPECIAL_TOKENS_NAME = "special_tokens_map.json"
 _ADDED_TOKENS_NAME = "added_tokens.json"
 
@@ -85,6 +88,13 @@ _JSON_FIXED = {
     ("normalizer", "handle_chinese_chars"): True,
     ("pre_tokenizer", "type"): "BertPreTokenizer",
 }
+# The post-processors of BERT: BertProcessing, and a template of a pair; a text's own is
+# its beginning.
+_ADDED_BY_BERT = (("cls", CLS), ("sep", SEP))
+_TEMPLATE = (
+    *(("SpecialToken", CLS, 0), ("Sequence", "A", 0), ("SpecialToken", SEP, 0)),
+    *(("Sequence", "B", 1), ("SpecialToken", SEP, 1)),
+)
 
 
 def write_labels(
@@ -214,7 +224,7 @@ def read_tokenizer(folder: str) -> TokenizerFiles:
         vocabulary,
         path,
         casing_of(folder),
-        next(_differences(folder, tokenizer), None),
+        next(_differences(folder, tokenizer, vocabulary), None),
         segmenter_of(folder),
     )
 
@@ -328,17 +338,21 @@ def segmenter_of(folder: str) -> str | None:
     return segmenter
 
 
-def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]:
+def _differences(
+    folder: str, tokenizer: dict[str, Any] | None, vocabulary: Vocabulary | None
+) -> Iterator[str]:
     """Yields settings in the files that the original's tokenizer cannot have."""
     config_path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     json_path = os.path.join(folder, TOKENIZER_NAME)
+    sentences_path = os.path.join(folder, SENTENCES_NAME)
     special_path = os.path.join(folder, _SPECIAL_TOKENS_NAME)
     added_path = os.path.join(folder, _ADDED_TOKENS_NAME)
-    config, special, added = (
+    config, special, added, sentences = (
         files.read_object(path) if files.exists(path) else {}
-        for path in (config_path, special_path, added_path)
+        for path in (config_path, special_path, added_path, sentences_path)
     )
     casing = casing_of(folder)
+    has_upper_case = vocabulary is not None and vocabulary.has_upper_case
     pieces = [os.path.join(folder, name) for name in _SENTENCE_PIECES]
     if not files.exists(os.path.join(folder, VOCAB_NAME)):
         for path in filter(files.exists, pieces):
@@ -351,6 +365,9 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
     for key, wanted in _CONFIG_FIXED.items():
         for path, settings in ((config_path, config), (special_path, special)):
             found.append((path, key, _content(settings.get(key, wanted)), (wanted,)))
+    if casing is False or (casing is None and has_upper_case):
+        lowers = sentences.get("do_lower_case") or False
+        found.append((sentences_path, "do_lower_case", lowers, (False,)))
     allowed = {"tokenizer_class": (None, *_CLASSES), "strip_accents": (None, casing)}
     for key, known in allowed.items():
         found.append((config_path, key, config.get(key), known))
@@ -397,29 +414,15 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
 
 def _adds_cls_and_sep(tokenizer: dict[str, Any]) -> bool:
     """Whether a tokenizer.json adds the special tokens, and numbers texts, as BERT."""
-    ids, post = (
-        _part(tokenizer, "model").get("vocab"),
-        _part(tokenizer, "post_processor"),
-    )
-    ids = ids if isinstance(ids, dict) else {}
+    post, ids = _part(tokenizer, "post_processor"), _part(tokenizer, "model")
+    ids = _part(ids, "vocab")
     if post.get("type") == "BertProcessing":
-        return all(
-            post.get(key) == [token, ids.get(token)]
-            for key, token in (("cls", CLS), ("sep", SEP))
-        )
-    parts: list[Any] = [
-        {kind: {"id": name, "type_id": number}}
-        for kind, name, number in (
-            *(("SpecialToken", CLS, 0), ("Sequence", "A", 0), ("SpecialToken", SEP, 0)),
-            *(("Sequence", "B", 1), ("SpecialToken", SEP, 1)),
-        )
-    ]
-    special = _part(post, "special_tokens")
-    return (
-        (post.get("type"), post.get("single")) == ("TemplateProcessing", parts[:3])
-        and post.get("pair") == parts
-        and all(_part(special, t).get("ids") == [ids.get(t)] for t in (CLS, SEP))
-    )
+        return all(post.get(k) == [t, ids.get(t)] for k, t in _ADDED_BY_BERT)
+    pair = [{kind: {"id": name, "type_id": n}} for kind, name, n in _TEMPLATE]
+    added = _part(post, "special_tokens")
+    return [post.get(key) for key in ("type", "single", "pair")] == [
+        *("TemplateProcessing", pair[:3], pair)
+    ] and all(_part(added, t).get("ids") == [ids.get(t)] for _, t in _ADDED_BY_BERT)
 
 
 def _content(token: Any) -> Any:

@@ -76,7 +76,8 @@ class MaskedLMHead(Stored, keras.layers.Layer):
     """Scores of every token at the masked positions.
 
     LayerNorm(act(Dense(x))), as wide as the word embeddings, then the product with the
-    word embeddings, which the head shares with the encoder, plus its own bias.
+    word embeddings, which the head shares with the encoder, or, as the config says,
+    with its own matrix, plus its own bias.
     """
 
     def __init__(
@@ -109,12 +110,21 @@ class MaskedLMHead(Stored, keras.layers.Layer):
             initializer="zeros",
             autocast=False,
         )
+        if not self.bert_config.tie_word_embeddings:
+            self.output_weights = self.add_weight(
+                name="output_weights",
+                shape=self.embeddings.word_embeddings.shape,
+                initializer=truncated_normal(self.bert_config.initializer_range),
+                autocast=False,
+            )
         self.built = True
 
     def call(self, x: Any, training: bool | None = None) -> Any:
         """Maps [B, P, H] to logits [B, P, V] in float32."""
         x = self.layer_norm(self.activation(self.dense(x)))
-        table = ops.cast(self.embeddings.word_embeddings, x.dtype)
+        is_tied = self.bert_config.tie_word_embeddings
+        table = self.embeddings.word_embeddings if is_tied else self.output_weights
+        table = ops.cast(table, x.dtype)
         if not training:
             return _project(x, table, self.output_bias)
         rows = ops.reshape(x, (-1, x.shape[-1]))

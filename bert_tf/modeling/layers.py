@@ -370,12 +370,13 @@ def _linked(link: int, owner: str, make: Callable[[], Any]) -> Any:
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Pooler(Stored, keras.layers.Layer):
-    """tanh of a dense layer on the token that stands for a sequence, [CLS]."""
+    """tanh, or another activation, of a dense layer on a sequence's token, [CLS]."""
 
     def __init__(self, config: BertConfig, dtype: Any = None):
         super().__init__(dtype=dtype, name="pooler")
+        act = activation(config.pooler_hidden_act)
         self.dense = dense(
-            config, config.hidden_size, self.dtype_policy, activation="tanh"
+            config, config.hidden_size, self.dtype_policy, activation=act
         )
 
     def build(self, input_shape: tuple) -> None:

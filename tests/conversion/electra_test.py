@@ -1,5 +1,6 @@
 import dataclasses
 import functools
+import math
 import os
 
 import numpy as np
@@ -62,6 +63,61 @@ class HuggingFaceTest(ElectraTestCase):
         there = encoder + [row.original for row in rows]
         with self.assertRaisesRegex(InputError, "no class with these heads: classif"):
             huggingface.architecture_of(there, CONFIG)
+
+    def test_the_classifiers_dense_layer_and_gelu(self):
+        """In, out, in; the head is numpy's: out_proj(gelu(dense(h[CLS])))."""
+        draw = np.random.default_rng(5)
+        head = {
+            f"classifier.{layer}.{kind}": draw.normal(size=shape).astype(np.float32)
+            for layer, kind, shape in (
+                *(("dense", "weight", (8, 8)), ("dense", "bias", 8)),
+                *(("out_proj", "weight", (3, 8)), ("out_proj", "bias", 3)),
+            )
+        }
+        tensors = {
+            name: x
+            for name, x in electra_weights.TENSORS.items()
+            if not name.startswith("discriminator")
+        }
+        folder = self.hugging_face(
+            architectures=["ElectraForSequenceClassification"],
+            id2label={"0": "a", "1": "b", "2": "c"},
+        )
+        path = os.path.join(folder, "model.safetensors")
+        safetensors.numpy.save_file(tensors | head, path)
+        record = {
+            name: electra_weights.RECORD[name]
+            for name in ("input_ids", "input_mask", "segment_ids")
+        }
+        encoder = load_encoder(folder, use_pooler=False)
+        states = np.asarray(encoder(record)["sequence_output"])[0, 0]
+        x = head["classifier.dense.weight"] @ states + head["classifier.dense.bias"]
+        x = np.array([v * (1 + math.erf(v / math.sqrt(2))) / 2 for v in x])
+        expected = head["classifier.out_proj.weight"] @ x
+        expected += head["classifier.out_proj.bias"]
+        for format_ in ("huggingface", "tf1"):
+            logits = load_classifier(folder)(record)["logits"][0]
+            self.assertAllClose(logits, expected, rtol=1e-5, atol=1e-5)
+            self.assertEqual(open_source(folder).labels, ("a", "b", "c"))
+            source = open_source(folder)
+            if format_ == "tf1":
+                with self.assertRaisesRegex(InputError, "pooler_hidden_act=gelu_erf"):
+                    export.write_tf1(self.folder("tf1"), source)
+                continue
+            folder = self.folder("ours")
+            export.write_huggingface(folder, source)
+        stored = safetensors.numpy.load_file(self.path("ours", "model.safetensors"))
+        self.assertEqual(set(stored), set(tensors | head))
+        for name, tensor in (tensors | head).items():
+            self.assertAllEqual(stored[name], tensor)
+        # The same with embeddings as wide as the model, by which no ELECTRA is told.
+        wide = dataclasses.replace(
+            source.config, embedding_size=None, hidden_act="gelu_erf"
+        )
+        self.assertEqual(
+            huggingface.architecture_of(["output_weights"], wide),
+            "ElectraForSequenceClassification",
+        )
 
     def test_embeddings_as_wide_as_the_model(self):
         arrays = {k: x for k, x in ARRAYS.items() if "_mapping_in" not in k}

@@ -9,14 +9,18 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+import bert_tf
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import huggingface
 from bert_tf.conversion.huggingface import read_tensors, write_tensors
+from bert_tf.conversion.loading import load_classifier, load_pretrainer
+from bert_tf.conversion.source import open_source
 from bert_tf.conversion.weights import Weights, refuse_foreign
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.text.vocabulary import Vocabulary
 from tests.conversion import one_layer
 from tests.conversion.one_layer import CONFIG, lines_of, random_weights, their_tensors
 from tests.conversion.runs import write_json
@@ -207,9 +211,66 @@ class ReadTest(HuggingFaceTestCase):
         del alone[WORDS], alone["cls.predictions.bias"]
         for given in (tensors | copies, alone):
             self.assert_same(self.read(self.save("BertForMaskedLM", given)), arrays)
-        for name in copies:
-            untied = tensors | {name: copies[name] + 1}
-            self.check_problem(self.save("BertForMaskedLM", untied), name)
+        # The head has the decoder's bias, in transformers 5 too.
+        bias = tensors["cls.predictions.bias"] + 1
+        given = tensors | {"cls.predictions.decoder.bias": bias}
+        arrays["cls/predictions/output_bias"] = bias
+        self.assert_same(self.read(self.save("BertForMaskedLM", given)), arrays)
+        given = tensors | {"cls.predictions.decoder.weight": bias}
+        folder = self.save("BertForMaskedLM", given)
+        self.check_problem(folder, r"output_weights is \[11\], by the config \[11, 8\]")
+
+    def test_an_output_matrix_of_its_own(self):
+        """In, out, in; its logits are numpy's, and the encoder stays as it is."""
+        lines = lines_of("BertForPreTraining")
+        arrays = random_weights(lines)
+        matrix = np.random.default_rng(3).normal(size=(11, 8)).astype(np.float32)
+        tensors = their_tensors(lines, arrays)
+        tensors |= {"cls.predictions.decoder.weight": matrix}
+        folder = self.save("BertForPreTraining", tensors, tie_word_embeddings=False)
+        source = open_source(folder)
+        self.assert_same(
+            source.weights, arrays | {"cls/predictions/output_weights": matrix}
+        )
+        self.assertFalse(source.config.tie_word_embeddings)
+        record = {name: np.array([2, 7, 10, 3]) for name in ("input_ids",)}
+        record |= {"input_mask": np.ones(4, int), "segment_ids": np.zeros(4, int)}
+        batch = {name: values[None] for name, values in record.items()}
+        batch["masked_lm_positions"] = np.array([[1, 2]])
+        states = numpy_bert.sequence_outputs(arrays, source.config, record)[0][-1]
+        untied = arrays | {"bert/embeddings/word_embeddings": matrix}
+        expected = numpy_bert.masked_lm_logits(untied, source.config, states, [1, 2])
+        model = load_pretrainer(folder)
+        logits = model(batch)["masked_lm_logits"][0]
+        self.assertAllClose(logits, expected, rtol=1e-5, atol=1e-5)
+        saved = self.folder()
+        tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]
+        bert_tf.save(model, saved, bert_tf.WordPieceTokenizer(Vocabulary(tokens)))
+        logits = load_pretrainer(saved)(batch)["masked_lm_logits"][0]
+        self.assertAllClose(logits, expected, rtol=1e-5, atol=1e-5)
+        # An export says that neither the matrix nor its bias is tied.
+        exported = os.path.join(self.get_temp_dir(), "exported")
+        bert_tf.export(saved, exported, format="huggingface")
+        stored = safetensors.numpy.load_file(f"{exported}/model.safetensors")
+        self.assertEqual(set(stored), {*tensors, "cls.predictions.decoder.bias"})
+        self.assertAllEqual(stored["cls.predictions.decoder.weight"], matrix)
+        text = pathlib.Path(exported, "config.json").read_text()
+        self.assertIs(json.loads(text)["tie_word_embeddings"], False)
+        with self.assertRaisesRegex(InputError, "tie_word_embeddings=False"):
+            bert_tf.export(
+                saved, os.path.join(self.get_temp_dir(), "tf1"), format="tf1"
+            )
+        # The encoder, and other heads, are any BERT's.
+        encoder = dataclasses.replace(
+            source, weights=source.weights.with_heads(["next sentence prediction"])
+        )
+        self.assertTrue(encoder.config.tie_word_embeddings)
+        self.assertNotIn("cls/predictions/output_weights", encoder.weights)
+        classifier = load_classifier(folder, 2, init_head=False)
+        self.assertAllEqual(
+            weights_by_name(classifier)["bert/embeddings/word_embeddings"],
+            arrays["bert/embeddings/word_embeddings"],
+        )
 
     def test_parts_with_an_index(self):
         name = "BertForPreTraining"
@@ -310,6 +371,42 @@ class RefusedTest(HuggingFaceTestCase):
             ("layer_norm_eps", "small", "layer_norm_eps"),
         ):
             self.check_problem(self.save("BertModel", **{name: value}), message)
+
+
+class DecoderTest(HuggingFaceTestCase):
+    """Models with `is_decoder`, whose [CLS] sees only itself."""
+
+    def test_heads_of_cls_are_refused(self):
+        """Transformers reads them from [CLS], bert_tf from the last token."""
+        ltr = dataclasses.replace(CONFIG, left_to_right=True)
+        message = "the classifier head of transformers reads .CLS., and here"
+        name = "BertForSequenceClassification"
+        self.check_problem(self.save(name, is_decoder=True), message)
+        arrays = random_weights(lines_of(name))
+        with self.assertRaisesRegex(InputError, message):
+            self.write(arrays, config=ltr, num_labels=3)
+        # What an earlier version exported is read as it was meant.
+        folder = self.save(name, is_decoder=True)
+        write_json({}, folder, "export.json")
+        self.assert_same(self.read(folder), arrays)
+
+    def test_encoders_lose_their_pooler(self):
+        arrays = random_weights(lines_of("BertModel"))
+        bare = {k: x for k, x in arrays.items() if "pooler" not in k}
+        self.assert_same(self.read(self.save("BertModel", is_decoder=True)), bare)
+        ltr = dataclasses.replace(CONFIG, left_to_right=True)
+        self.assert_same(self.read(self.write(arrays, "BertModel", config=ltr)), bare)
+
+    def test_classes_that_do_not_look_at_it(self):
+        for model_type, is_read in (
+            *(("bert", True), ("electra", True)),
+            *(("albert", False), ("distilbert", False)),
+        ):
+            folder = self.folder()
+            values = {"model_type": model_type, "is_decoder": True}
+            write_json(values, folder, "config.json")
+            config, _ = huggingface.read_config(folder)
+            self.assertEqual(config.left_to_right, is_read)
 
 
 class ConfigTest(HuggingFaceTestCase):

@@ -269,6 +269,23 @@ class TokenizerFilesTest(FolderCase):
         config = {"padding_side": "right", "truncation_side": "right"}
         read_tokenizer(self.folder_of(tokenizer=content, config=config)).require_same()
 
+    def test_a_cased_tokenizer_that_sentence_transformers_lowers(self):
+        """It puts a lower-casing in front, unless the tokenizer has one."""
+        lower = {"do_lower_case": True, "max_seq_length": 9}
+        cased = [*TOKENS, "The"]
+        for vocab, config in ((TOKENS, {"do_lower_case": False}), (cased, {})):
+            contents = {"vocab": vocab, "config": config, "sentence_bert_config": lower}
+            difference = self.difference(**contents)
+            self.assertIn("bert_config.json sets do_lower_case=true", difference)
+        for vocab, config, own in (
+            (TOKENS, {}, lower),
+            (cased, {"do_lower_case": True}, lower),
+            (cased, {"do_lower_case": False}, {"do_lower_case": False}),
+            (cased, {"do_lower_case": False}, {}),
+        ):
+            contents = {"vocab": vocab, "config": config, "sentence_bert_config": own}
+            read_tokenizer(self.folder_of(**contents)).require_same()
+
     def test_words_that_were_added_are_named(self):
         of_config = (
             {

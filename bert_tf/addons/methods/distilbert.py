@@ -1,12 +1,14 @@
-"""DistilBERT (Sanh et al. 2019): a BERT without segments and pooler."""
+"""DistilBERT (Sanh et al. 2019): a BERT without segments and pooler.
+
+Its heads of whole texts have a layer with ReLU, which stands where BERT's pooler is.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from bert_tf.base.config import BertConfig
-from bert_tf.base.errors import InputError
+from bert_tf.base.config import LAYER_NORM_EPSILON, BertConfig
 from bert_tf.conversion.huggingface import named_architecture
 from bert_tf.conversion.weights import Tensor
 
@@ -20,6 +22,7 @@ _FIELDS = {
     "attention_probs_dropout_prob": ("attention_dropout", 0.1),
     "hidden_act": ("activation", "gelu"),
 }
+_WITH_RELU = ("BertForSequenceClassification", "BertForMultipleChoice")
 # Its tensors' names, and BERT's.
 _NAMES = (
     ("distilbert.", "bert."),
@@ -32,6 +35,7 @@ _NAMES = (
     (".ffn.lin1.", ".intermediate.dense."),
     (".ffn.lin2.", ".output.dense."),
     (".output_layer_norm.", ".output.LayerNorm."),
+    ("pre_classifier.", "bert.pooler.dense."),
     ("vocab_transform.", "cls.predictions.transform.dense."),
     ("vocab_layer_norm.", "cls.predictions.transform.LayerNorm."),
     ("vocab_projector.weight", "cls.predictions.decoder.weight"),
@@ -39,21 +43,19 @@ _NAMES = (
 )
 
 
-def as_bert(values: Mapping[str, Any], path: str) -> dict[str, Any]:
+def as_bert(values: Mapping[str, Any]) -> dict[str, Any]:
     """Renames DistilBERT's settings to BERT's."""
     fields = {
         name: values.get(theirs, default) for name, (theirs, default) in _FIELDS.items()
     }
-    architecture = named_architecture(values) or ""
-    architecture = architecture.removeprefix("Distil")
-    if architecture in ("BertForSequenceClassification", "BertForMultipleChoice"):
-        raise InputError(
-            f"{path}: a Distil{architecture} has a layer with ReLU in its head, which"
-            " BERT's head lacks. With transformers,"
-            " DistilBertModel.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER)"
-            " writes its encoder, which is read."
-        )
-    return {**values, **fields, "architectures": [architecture]}
+    architecture = (named_architecture(values) or "").removeprefix("Distil")
+    return {
+        **values,
+        **fields,
+        "architectures": [architecture],
+        "layer_norm_eps": LAYER_NORM_EPSILON,  # in its code
+        "pooler_hidden_act": "relu" if architecture in _WITH_RELU else "tanh",
+    }
 
 
 def by_berts_names(

@@ -52,6 +52,7 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
         hidden_size=hidden_size,
         num_attention_heads=heads,
         intermediate_size=max(1, round(size * config.intermediate_size)),
+        tie_word_embeddings=True,
     )
 
 

@@ -190,9 +190,7 @@ def with_settings(options: EmbeddingOptions) -> EmbeddingOptions:
     """Returns the options with the checkpoint's pooling and length."""
     found = Reading()
     if options.init_checkpoint:
-        found = open_reading(options.init_checkpoint)
-        found.require_vectors()
-        found = found.of_vectors()
+        found = open_reading(options.init_checkpoint).of_vectors()
     changed: dict[str, Any] = {}
     if options.pooling is None:
         changed["pooling"] = found.pooling or "mean"

@@ -6,19 +6,19 @@ They are next to the encoder's, or around its folder:
                                "path": "", "type": "....Transformer"}, ...]
     config_sentence_transformers.json
                                {"prompts": {...}, "default_prompt_name": null, ...}
-    sentence_bert_config.json  {"max_seq_length": 128}
+    sentence_bert_config.json  {"max_seq_length": 128, "do_lower_case": false}
     1_Pooling/config.json      {"word_embedding_dimension": 384,
                                "pooling_mode_mean_tokens": true, ...}
 
 Without "max_seq_length" the tokenizer's model_max_length counts. A folder with another
 module, such as Dense, or another setting that changes vectors has an encoder that can
-be used, and no vectors: `Reading.require_vectors`.
+be used, and no vectors: `Reading.of_vectors`.
 """
 
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -28,39 +28,38 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion.huggingface import CONFIG_NAME, MODULES_NAME, model_folder
 from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import Source
-from bert_tf.conversion.tokenizer_files import TOKENIZER_CONFIG_NAME, read_tokenizer
+from bert_tf.conversion.tokenizer_files import SENTENCES_NAME, TOKENIZER_CONFIG_NAME
 
-_LENGTH_NAME = "sentence_bert_config.json"
 _WHOLE_NAME = "config_sentence_transformers.json"
 _POOLING_MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"}
 
 # The first module, by its names in all versions.
 _ENCODERS = ("Transformer", "BERT", "DistilBERT")
-# Settings that change vectors -> the values that do not. Others cannot matter: they are
-# for training, for the similarity of vectors, for images, for `encode_query` and
-# `encode_document` alone, or, as include_prompt, for prompts.
+# Settings that change vectors -> the values that do not, by module. Others cannot
+# matter: they are for training, for the similarity of vectors, for images, for
+# `encode_query` and `encode_document` alone, or, as include_prompt, for prompts.
 _NONE: Sequence[Any] = (None, "", {})
 _LAST_STATE = {"method": "forward", "method_output_name": "last_hidden_state"}
-_OF_ENCODER: Mapping[str, Sequence[Any]] = {
-    "transformer_task": (None, "feature-extraction"),
-    "module_output_name": (None, "token_embeddings"),
-    "modality_config": (None, {"text": _LAST_STATE}),
-    **dict.fromkeys(("tokenizer_name_or_path", "processing_kwargs"), _NONE),
-    **dict.fromkeys(("tokenizer_args", "processor_kwargs"), _NONE),
-    **dict.fromkeys(("config_args", "config_kwargs"), _NONE),
+_ALLOWED: Mapping[str, Mapping[str, Sequence[Any]]] = {
+    "Transformer": {
+        "transformer_task": (None, "feature-extraction"),
+        "module_output_name": (None, "token_embeddings"),
+        "modality_config": (None, {"text": _LAST_STATE}),
+        **dict.fromkeys(("tokenizer_name_or_path", "processing_kwargs"), _NONE),
+        **dict.fromkeys(("tokenizer_args", "processor_kwargs"), _NONE),
+        **dict.fromkeys(("config_args", "config_kwargs"), _NONE),
+    },
+    "Normalize": {"module_input_name": (None, "sentence_embedding")},
 }
-_OF_NORMALIZE: Mapping[str, Sequence[Any]] = dict.fromkeys(
-    ("module_input_name", "module_output_name"), (None, "sentence_embedding")
-)
 
 
 def read_modules(folder: str) -> Reading:
     """Reads a folder's settings; logs a warning if its vectors are not computed."""
     path, encoder = os.path.join(folder, MODULES_NAME), model_folder(folder)
-    lengths = os.path.join(encoder, _LENGTH_NAME)
+    lengths = os.path.join(encoder, SENTENCES_NAME)
     values, config, tokenizer = (
         _object_in(os.path.join(encoder, name))
-        for name in (_LENGTH_NAME, CONFIG_NAME, TOKENIZER_CONFIG_NAME)
+        for name in (SENTENCES_NAME, CONFIG_NAME, TOKENIZER_CONFIG_NAME)
     )
     length = values.get("max_seq_length")
     if not isinstance(length, int | None):
@@ -68,7 +67,7 @@ def read_modules(folder: str) -> Reading:
     length = length or tokenizer.get("model_max_length", tokenizer.get("max_len"))
     positions = config.get("max_position_embeddings", 512)
     length = min((n for n in (length, positions) if isinstance(n, int)), default=None)
-    kinds, pooling, others = [], None, [*_others(lengths, values, _OF_ENCODER)]
+    kinds, pooling, others = [], None, []
     for module in files.read_json(path):
         module = module if isinstance(module, dict) else {}
         kind = str(module.get("type"))
@@ -77,11 +76,14 @@ def read_modules(folder: str) -> Reading:
         if kind != "Dropout":  # which does nothing after training
             kinds.append(kind)
         place = files.inside(folder, str(module.get("path")), path)
-        place = os.path.join(place, CONFIG_NAME)
-        if kind == "Normalize":
-            others += _others(place, _object_in(place), _OF_NORMALIZE)
-        elif kind == "Pooling":
-            pooling = _pooling_in(_object_in(place))
+        file = SENTENCES_NAME if kind in _ENCODERS else CONFIG_NAME
+        place = os.path.join(place, file)
+        settings = _object_in(place)
+        for key, allowed in _ALLOWED.get(kind, {}).items():
+            if settings.get(key) not in allowed:
+                others.append(f"{place} sets {key}={json.dumps(settings[key])}")
+        if kind == "Pooling":
+            pooling = _pooling_in(settings)
             if pooling not in _POOLING_MODES.values():
                 others.append(f"{place}: pooling of {pooling}")
     first = next((kind for kind in kinds[:1] if kind in _ENCODERS), "")
@@ -89,18 +91,14 @@ def read_modules(folder: str) -> Reading:
         return Reading(max_seq_length=length)  # a model of another kind
     if kinds[:2] != [first, "Pooling"] or {*kinds[2:]} - {"Normalize"}:
         others.insert(0, f"{path} has {', '.join(kinds)}")
-    own = read_tokenizer(encoder)
-    vocabulary_lowers = own.vocabulary is None or not own.vocabulary.has_upper_case
-    lowers = vocabulary_lowers if own.do_lower_case is None else own.do_lower_case
-    if values.get("do_lower_case") and not lowers:
-        others.append(f"{lengths} sets do_lower_case=true for a cased tokenizer")
     whole = os.path.join(folder, _WHOLE_NAME)
     values, width = _object_in(whole), config.get("hidden_size", config.get("dim", 768))
     name, prompts = values.get("default_prompt_name"), values.get("prompts")
     if name is not None and isinstance(prompts, dict) and prompts.get(str(name)):
         others.append(f"{whole}: default_prompt_name={name!r}, before each text")
     size = values.get("truncate_dim")
-    if size is not None and not (isinstance(size, int) and size >= width):
+    numbers = [n for n in (size, width) if isinstance(n, int)]
+    if size is not None and (len(numbers) < 2 or size < width):
         others.append(f"{whole} sets truncate_dim={size!r}")
     if others:
         logging.warning("Not computed here: %s.", others[0])
@@ -111,15 +109,6 @@ def read_modules(folder: str) -> Reading:
 
 def _object_in(path: str) -> dict[str, Any]:
     return files.read_object(path) if files.exists(path) else {}
-
-
-def _others(
-    path: str, values: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]
-) -> Iterator[str]:
-    """Yields the settings with other values than those allowed."""
-    for key, known in allowed.items():
-        if values.get(key) not in known:
-            yield f"{path} sets {key}={json.dumps(values[key])}"
 
 
 def _pooling_in(values: Mapping[str, Any]) -> Any:
@@ -145,7 +134,7 @@ def write(folder: str, model: Source) -> None:
 def write_modules(folder: str, model: Source) -> None:
     """Writes the files that sentence-transformers needs next to a model."""
     config, reading = model.require_config(), model.reading
-    reading.require_vectors()
+    reading.of_vectors()
     kinds = ["Transformer", "Pooling", *["Normalize"] * bool(reading.normalize)]
     modules = [
         {
@@ -162,7 +151,7 @@ def write_modules(folder: str, model: Source) -> None:
     }
     length = reading.length(config.max_position_embeddings)
     for name, content in (
-        (_LENGTH_NAME, {"max_seq_length": length}),
+        (SENTENCES_NAME, {"max_seq_length": length}),
         (
             "1_Pooling/config.json",
             {"word_embedding_dimension": config.hidden_size, **modes},

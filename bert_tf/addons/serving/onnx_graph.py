@@ -346,7 +346,8 @@ class ModelGraph:
         kernel, bias = (row.original for row in names.POOLER)
         states = self.states[-1:] if self._mixture() is None else self.states
         x = self._mixed([self._pooled_token(state) for state in states])
-        return self.graph.add("Tanh", self.dense(x, kernel, bias))
+        x = self.dense(x, kernel, bias)
+        return self.activated(x, self.config.pooler_hidden_act)
 
     def _pooled_token(self, x: str) -> str:
         """Returns [CLS], or the last token of a left-to-right model: [B, H]."""
@@ -464,13 +465,14 @@ class ModelGraph:
     def masked_lm(self) -> None:
         """Adds scores of the vocabulary at each token."""
         graph, config = self.graph, self.config
-        kernel, bias, gamma, beta, output_bias = (
+        kernel, bias, gamma, beta, output_bias, matrix = (
             row.original for row in names.HEADS[names.MASKED_LM].weights
         )
         x = self.dense(self.tokens(), kernel, bias)
         x = self.activated(x, config.masked_lm_hidden_act or config.hidden_act)
         x = self.norm(x, gamma, beta, epsilon=config.masked_lm_layer_norm_eps)
-        table = graph.weight(names.EMBEDDINGS[0].original)
+        table = names.EMBEDDINGS[0].original if config.tie_word_embeddings else matrix
+        table = graph.weight(table)
         scores = graph.add("MatMul", x, graph.add("Transpose", table, perm=[1, 0]))
         logits = graph.add("Add", scores, graph.weight(output_bias))
         graph.output("logits", logits, ["batch", "sequence", config.vocab_size])

@@ -417,7 +417,7 @@ class ServedFeatures(ServedModel):
     @classmethod
     def reading_of(cls, source: Source) -> Reading:
         """Returns how vectors are made, if they are computed here."""
-        source.reading.require_vectors()
+        source.reading.of_vectors()
         return source.reading
 
     def _answer(self, inputs: _Tensors) -> _Tensors:

@@ -105,10 +105,9 @@ def run(options: ExtractionOptions) -> None:
     from bert_tf.tasks.feature_extraction import features
 
     # A task's own reading is for its records.
-    found = open_reading(options.init_checkpoint)
-    if options.sentence_vectors:
-        found.require_vectors()
-    reading = found.of_vectors()
+    reading = open_reading(options.init_checkpoint)
+    if options.sentence_vectors or not reading.unknown_vectors:
+        reading = reading.of_vectors()
     if reading.max_seq_length and not options.is_given("max_seq_length"):
         options = options.with_defaults(max_seq_length=reading.max_seq_length)
     # The whole input is read and checked before any computation.

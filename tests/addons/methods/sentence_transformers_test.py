@@ -25,14 +25,6 @@ WHOLE, POOLING = "config_sentence_transformers.json", "1_Pooling/config.json"
 TEXTS = ["the cat", "the the cat the"]
 FORWARD = {"method": "forward", "method_output_name": "last_hidden_state"}
 
-NORMALIZER = {
-    "type": "BertNormalizer",
-    "clean_text": True,
-    "handle_chinese_chars": True,
-    "strip_accents": None,
-    "lowercase": False,
-}
-
 
 def modules(*kinds):
     return [
@@ -74,7 +66,6 @@ class FolderTest(FolderCase, parameterized.TestCase):
         (POOLING, {"pooling_mode": "weightedmean"}, "pooling of weightedmean"),
         (POOLING, {"pooling_mode": ["cls", "mean"]}, "pooling of .*cls"),
         (POOLING, {"pooling_mode_max_tokens": True}, "pooling of mean_.*max_tokens"),
-        (LENGTHS, {"do_lower_case": True}, "do_lower_case=true for a cased"),
         (LENGTHS, {"transformer_task": "fill-mask"}, 'transformer_task="fill-mask"'),
         (LENGTHS, {"modality_config": {"text": {}}}, "modality_config"),
         (LENGTHS, {"tokenizer_args": {"padding_side": "left"}}, "tokenizer_args"),
@@ -86,9 +77,6 @@ class FolderTest(FolderCase, parameterized.TestCase):
         (WHOLE, {"truncate_dim": 4}, "truncate_dim=4"),
     )
     def test_there_are_no_vectors(self, name, content, message):
-        if name == LENGTHS:
-            self.change("tokenizer_config.json", {"do_lower_case": False})
-            self.change("tokenizer.json", {"normalizer": NORMALIZER})
         self.change(name, content)
         model = bert_tf.load(self.folder, runtime="keras")
         with self.assertRaisesRegex(InputError, f"{message}.*Without modules.json"):

@@ -1,5 +1,6 @@
 """Files of transformers' TensorFlow classes; DistilBERTs. All names written out."""
 
+import dataclasses
 import os
 
 import h5py
@@ -7,8 +8,10 @@ import numpy as np
 import safetensors.numpy
 
 from bert_tf.base.errors import InputError
-from bert_tf.conversion import huggingface
+from bert_tf.conversion import export, huggingface
+from bert_tf.conversion.loading import load_classifier, load_encoder
 from bert_tf.conversion.source import Format, find_format, open_source
+from bert_tf.conversion.weights import Weights
 from tests.conversion.huggingface_test import THEIR_CONFIG
 from tests.conversion.one_layer import lines_of, random_weights
 from tests.conversion.runs import write_json
@@ -225,8 +228,34 @@ class DistilBertTest(FolderCase):
         folder = self.folder_of(bare, architectures=["DistilBertModel"])
         self.assertLen(open_source(folder).weights, 21)
 
-    def test_a_head_that_bert_has_not(self):
+    def test_a_classifiers_layer_with_relu(self):
+        """The head is numpy's: classifier(relu(pre_classifier(h[CLS])))."""
+        arrays = random_weights(lines_of("BertForMaskedLM"))
+        tensors = {
+            theirs: np.ascontiguousarray(
+                arrays[ours].T if ours.endswith("/kernel") else arrays[ours]
+            )
+            for ours, theirs in DISTIL.items()
+            if ours.startswith("bert/")
+        }
+        draw = np.random.default_rng(5)
+        shapes = {"pre_classifier": (8, 8), "classifier": (3, 8)}
+        for name, shape in shapes.items():
+            tensors[f"{name}.weight"] = draw.normal(size=shape).astype(np.float32)
+            tensors[f"{name}.bias"] = draw.normal(size=shape[0]).astype(np.float32)
         config = {"architectures": ["DistilBertForSequenceClassification"]}
-        folder = self.folder_of({"classifier.bias": np.zeros(2, np.float32)}, **config)
-        with self.assertRaisesRegex(InputError, "a layer with ReLU in its head"):
-            open_source(folder)
+        folder = self.folder_of(tensors, **config)
+        ids = np.array([[2, 7, 10, 3]])
+        record = {"input_ids": ids, "input_mask": ids > 0, "segment_ids": 0 * ids}
+        encoder = load_encoder(folder, use_pooler=False)
+        x = np.asarray(encoder(record)["sequence_output"])[0, 0]
+        x = tensors["pre_classifier.weight"] @ x + tensors["pre_classifier.bias"]
+        x = tensors["classifier.weight"] @ np.maximum(x, 0) + tensors["classifier.bias"]
+        logits = load_classifier(folder)(record)["logits"][0]
+        self.assertAllClose(logits, x, rtol=1e-5, atol=1e-5)
+        source = open_source(folder)
+        with self.assertRaisesRegex(InputError, "no class with these heads"):
+            export.write_huggingface(self.folder(), source)
+        # Without it, a model's pooler is BERT's.
+        bare = dataclasses.replace(source, weights=Weights("", {}))
+        self.assertEqual(bare.config.pooler_hidden_act, "tanh")

@@ -461,8 +461,8 @@ class TextModel:
         defaults are those of a run of run_embeddings or a folder of
         sentence-transformers; for other checkpoints "mean", not normalized.
         """
-        self.reading.require_vectors()
-        pooling = pooling or self.reading.pooling or "mean"
+        reading = self.reading.of_vectors()
+        pooling = pooling or reading.pooling or "mean"
         if pooling not in SENTENCE_VECTORS:
             raise ValueError(
                 f"`pooling={pooling}` must be one of {', '.join(SENTENCE_VECTORS)}."
@@ -480,7 +480,7 @@ class TextModel:
         size = min(self._batch_size, len(inputs))
         found = self._extract(inputs, len(inputs), size)
         vectors = np.stack([one.sentence[pooling].reshape(-1) for one in found])
-        if self.reading.normalize if normalize is None else normalize:
+        if reading.normalize if normalize is None else normalize:
             norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
             vectors /= np.maximum(norms, 1e-12)
         return vectors
