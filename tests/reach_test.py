@@ -15,12 +15,12 @@ pytestmark = pytest.mark.checkout
 # Command -> the most files and lines.
 LIMITS = {
     "tfrecords.create_pretraining_data": (31, 8_760),
-    "bert_tf.run_pretraining": (67, 21_340),
-    "bert_tf.run_classifier": (73, 22_660),
-    "bert_tf.export_model": (72, 23_680),
+    "bert_tf.run_pretraining": (67, 21_335),
+    "bert_tf.run_classifier": (73, 22_650),
+    "bert_tf.export_model": (72, 23_670),
 }
-MOST_LINES_OF_THE_CORE = 38_360
-MOST_LINES = 54_630
+MOST_LINES_OF_THE_CORE = 38_350
+MOST_LINES = 54_625
 
 
 class ReachTest(tf.test.TestCase):

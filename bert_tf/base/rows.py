@@ -56,7 +56,7 @@ Numbered = Iterator[tuple[int, Any]]
 
 @dataclasses.dataclass
 class Dialect:
-    """How a table's text is written; completed in reading it."""
+    """How a table's text is written; `read` completes it."""
 
     delimiter: str | None = None  # between the cells of a CSV; None: as found
     encoding: str = "utf-8"
@@ -71,7 +71,6 @@ class Row(NamedTuple):
     cells: Mapping[Any, Any]  # empty for a blank row; by number without a header
     problem: str = ""  # why it cannot be used, wholly or in part
     values: Sequence[str] = ()  # of CSV and TSV: all cells in order
-    dialect: Dialect = Dialect()
 
     @property
     def place(self) -> str:
@@ -93,20 +92,20 @@ def read(
     default: str = TSV,
     has_header: bool = True,
     what: str = "data file",
-    delimiter: str | None = None,
+    dialect: Dialect | None = None,
 ) -> tuple[list[str], Iterator[Row]]:
     """Returns the columns' names, none without a header, and the rows."""
-    shown = _shown(path)
-    sign = "\t" if delimiter in ("tab", r"\t") else delimiter
-    dialect = Dialect(sign)
+    shown, dialect = _shown(path), dialect or Dialect()
+    given = dialect.delimiter
     if not (kind := kind or format_of(path, "")):
         some = () if path == STANDARD else lines(path, what, Dialect())
         kind = JSONL if next(iter(some), "").lstrip().startswith("{") else default
-    if sign is not None:
+    if given is not None:
+        dialect.delimiter = sign = "\t" if given in ("tab", r"\t") else given
         if kind not in (CSV, TSV) or not re.fullmatch(r'[^\w"\r\n]', sign):
             raise InputError(
-                f"{shown}: `delimiter={delimiter}` must be one sign, between the cells"
-                " of a CSV: ; or tab."
+                f"{shown}: `delimiter={given}` must be one sign, between the cells of a"
+                " CSV: ; or tab."
             )
         kind = TSV if kind == TSV and sign == "\t" else CSV
     numbered = FORMATS[kind].read(path, what, dialect)
@@ -118,7 +117,7 @@ def read(
         names = next((cells for _, cells in numbered if any(cells)), [])
         names[:1] = [name.removeprefix("\ufeff") for name in names[:1]]
         _refuse_nameless(names, shown)
-    return names, (_of_cells(shown, *one, names, dialect) for one in numbered)
+    return names, (_of_cells(shown, number, one, names) for number, one in numbered)
 
 
 def format_of(path: str, default: str = TSV) -> str:
@@ -287,16 +286,14 @@ def _texts(path: str, what: str, _: Dialect) -> Numbered:
         yield number, [line.rstrip("\r\n")] if line.strip() else []
 
 
-def _of_cells(
-    path: str, number: int, values: list[str], names: list[str], dialect: Dialect
-) -> Row:
+def _of_cells(path: str, number: int, values: list[str], names: list[str]) -> Row:
     if not any(values):
-        return Row(path, number, {}, dialect=dialect)
+        return Row(path, number, {})
     problem = ""
     if names and len(values) != len(names):
         problem = f"the row has {len(values)} columns, the header {len(names)}."
     cells = dict(zip(names or itertools.count(), values, strict=False))
-    return Row(path, number, cells, problem, values, dialect)
+    return Row(path, number, cells, problem, values)
 
 
 def require(column: Column, names: Sequence[str], place: str, flag: str) -> None:
@@ -602,8 +599,7 @@ class LeftOutRows:
                 kept, self.blank = self.blank, []
                 for number in kept:
                     self.num_rows += 1
-                    empty = dict.fromkeys(row.cells, "")
-                    yield Row(row.path, number, empty, dialect=row.dialect)
+                    yield Row(row.path, number, dict.fromkeys(row.cells, ""))
             self.num_rows += 1
             yield row
 

@@ -109,9 +109,8 @@ class TableSplit:
         return self.label is not None or bool(self.label_columns)
 
     def _rows(self, path: str) -> Iterator[rows.Row]:
-        names, found = rows.read(
-            path, has_header=self.has_header, delimiter=self.delimiter
-        )
+        dialect = rows.Dialect(self.delimiter)
+        names, found = rows.read(path, has_header=self.has_header, dialect=dialect)
         for flag, columns in (
             ("text_a_column", (*self.only, self.text_a)),
             ("text_b_column", (self.text_b,)),

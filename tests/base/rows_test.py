@@ -225,11 +225,9 @@ PACKED = {
 
 
 def predicted(path):
-    options = types.SimpleNamespace(
-        input_file=path, max_unusable_rows=0, delimiter=None
-    )
+    options = types.SimpleNamespace(input_file=path, max_unusable_rows=0)
     kind = rows.format_of(path, rows.TEXT)
-    _, found = predict._opened_rows(options, kind)
+    _, found = predict._opened_rows(options, kind, rows.Dialect())
     return [dict(row.cells) for row in found]
 
 
@@ -295,12 +293,12 @@ FRENCH = (
 class DialectTest(FolderCase, parameterized.TestCase):
     """Tables as programs write them elsewhere."""
 
-    def read(self, content, name="t.csv", **options):
+    def read(self, content, name="t.csv", delimiter=None):
         if isinstance(content, str):
             content = content.encode()
-        names, found = rows.read(self.write(name, content), **options)
-        found = list(found)
-        return [names, *(list(row.values) for row in found)], found[-1].dialect
+        dialect = rows.Dialect(delimiter)
+        names, found = rows.read(self.write(name, content), dialect=dialect)
+        return [names, *(list(row.values) for row in found)], dialect
 
     @parameterized.parameters(
         ("utf-8", "utf-8"),
@@ -401,14 +399,14 @@ class DialectTest(FolderCase, parameterized.TestCase):
 
     def test_standard_input_is_read_as_it_comes(self):
         parts = [b"t;l\r\n", b"sch\xf6n;x\r\n", b"b;y\r\n"]
-        stdin = mock.Mock()
+        stdin, dialect = mock.Mock(), rows.Dialect()
         stdin.buffer.read1.side_effect = [*parts, AssertionError("read too early")]
         with mock.patch.object(sys, "stdin", stdin):
-            names, found = rows.read("-", "csv")
+            names, found = rows.read("-", "csv", dialect=dialect)
             first, second = itertools.islice(found, 2)
         self.assertEqual((names, first.values), (["t", "l"], ["sch\xf6n", "x"]))
         self.assertEqual(second.cells, {"t": "b", "l": "y"})
-        self.assertEqual(first.dialect, rows.Dialect(";", "cp1252", "\r\n"))
+        self.assertEqual(dialect, rows.Dialect(";", "cp1252", "\r\n"))
 
     @parameterized.parameters(
         ("1", 1.0),

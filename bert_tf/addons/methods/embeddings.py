@@ -120,9 +120,8 @@ def find_columns(
 
 def read_texts(path: str, options: EmbeddingOptions) -> TextSet:
     """Reads a table's examples; leaves out and counts a few unusable rows."""
-    header, read = rows.read(
-        path, has_header=options.has_header, delimiter=options.delimiter
-    )
+    dialect = rows.Dialect(options.delimiter)
+    header, read = rows.read(path, has_header=options.has_header, dialect=dialect)
     columns, score_column = find_columns(options, header, path)
     found = [] if score_column is None else [*read]
     commas = rows.has_decimal_commas(found, score_column)

@@ -456,7 +456,8 @@ def run(options: PredictOptions) -> None:
     path = options.input_file
     default = TEXT if options.delimiter is None else CSV
     format_ = options.input_format or rows.format_of(path, default)
-    left_out, found = _opened_rows(options, format_)
+    dialect = rows.Dialect(options.delimiter)
+    left_out, found = _opened_rows(options, format_, dialect)
     # The rows up to the first usable one, which shows the columns.
     head: list[Row] = []
     while not head or head[-1].problem or not head[-1].cells:
@@ -510,12 +511,10 @@ def run(options: PredictOptions) -> None:
             " .csv or .tsv, not as Parquet."
         )
     as_json = output_format == JSONL
-    dialect = first.dialect
     if path != STANDARD and files.can_be_read_again(path):
         # Reads everything now, so that a bad row far down is not found after hours.
-        trial, again = _opened_rows(options, format_)
-        [(last, _)] = collections.deque(reader.checked(again, trial), maxlen=1)
-        dialect = last.dialect
+        trial, again = _opened_rows(options, format_, dialect)
+        collections.deque(reader.checked(again, trial), maxlen=0)
         trial.report(has_labels=False, warns=False)
     nothing = None if as_json else ""
     every = reader.checked(itertools.chain(head, found), left_out)
@@ -547,12 +546,12 @@ def run(options: PredictOptions) -> None:
 
 
 def _opened_rows(
-    options: PredictOptions, format_: str
+    options: PredictOptions, format_: str, dialect: rows.Dialect
 ) -> tuple[LeftOutRows, Iterator[Row]]:
     """Returns the input's rows, and the record of those left out while reading."""
     path = options.input_file
     left_out = LeftOutRows(path, options.max_unusable_rows, keeps_places=True)
-    _, found = rows.read(path, format_, delimiter=options.delimiter)
+    _, found = rows.read(path, format_, dialect=dialect)
     return left_out, left_out.count(found, keeps_blank=True)
 
 

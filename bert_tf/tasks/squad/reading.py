@@ -97,7 +97,8 @@ class Columns(NamedTuple):
 
     def read(self, path: str) -> tuple[list[str], Iterator[rows.Row]]:
         """Returns the columns and rows of a table."""
-        return rows.read(path, what="table of questions", delimiter=self.delimiter)
+        dialect = rows.Dialect(self.delimiter)
+        return rows.read(path, what="table of questions", dialect=dialect)
 
     def require(self, names: Sequence[str], path: str, *, trains: bool) -> None:
         """Raises InputError for a missing column; only training needs answers."""

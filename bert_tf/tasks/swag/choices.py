@@ -116,9 +116,8 @@ def read_choices(
     """Reads the examples of a file, or of a TensorFlow dataset such as hellaswag."""
     if isinstance(source, str):
         with other_formats.naming(source, "run_swag"):
-            header, found = rows.read(
-                source, default=rows.CSV, delimiter=layout.delimiter
-            )
+            dialect = rows.Dialect(layout.delimiter)
+            header, found = rows.read(source, default=rows.CSV, dialect=dialect)
             columns = find_columns(layout, header, source, has_labels=has_labels)
             return _choices(found, columns, layout, source)
     there = [*source.features]
