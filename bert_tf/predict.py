@@ -5,10 +5,10 @@ r"""Predicts for the texts of a table, with a trained model.
 
 The table is CSV, TSV, JSON lines, Parquet, or one text per line, also compressed; `-`
 is standard input and output. Rows are read one after another, so a table may have any
-size. The output has all columns of the input, and then
+size. The output has all columns of the input, written like these, and then
 
     prediction   a classifier's label, or the best choice's; for several labels, all
-                 likelier than not, separated by commas; a regression's number; a
+                 over --threshold, separated by commas; a regression's number; a
                  tagger's labels, one per word, separated by spaces; an answer
     p_LABEL      a classifier's probability of each label, or of each choice
     words        a tagger's words, separated by spaces

@@ -1,10 +1,12 @@
 """Tables: one way from a path to numbered rows of named cells.
 
-    .csv                      commas and quotes; a cell may span several lines
+    .csv                      commas and quotes; a cell may span several lines.
+                              Semicolons or tabs if all rows have these instead
     .tsv                      tabs alone, as in the original: quotes are ordinary
     .jsonl, .ndjson, .json    a JSON object per line, or an array of objects
     .parquet, .pq             Apache Parquet
 
+CSV and TSV may also be UTF-16 or Windows-1252, as Excel writes them.
 Files may be compressed: .gz, .bz2, .xz, .zst; `-` is standard input. A file of another
 name has JSON lines if it begins with a brace, else its reader's default format. A field
 within another one, such as {"body": {"text": ...}}, is the column `body.text`. The
@@ -21,6 +23,8 @@ empty text.
 import codecs
 import contextlib
 import csv
+import dataclasses
+import functools
 import io
 import itertools
 import json
@@ -40,11 +44,23 @@ OBJECTS = (JSONL, PARQUET)  # each row has names, and values of any type
 STANDARD = "-"
 
 _ROWS_AHEAD = 1000  # of objects, to find their columns
+_CHARACTERS_AHEAD = 1 << 16  # of CSV, to find its delimiter
+_SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_LINE_END = re.compile(r"\r?\n|\r(?!\n|$)")
 # An array rather than lines. spaCy's lines are lists of a text and its spans.
 _ARRAY = re.compile(r'\s*\[(?!\s*")')
 
 Column = int | str  # its name; or its number, from 0, or from -1 backwards
 Numbered = Iterator[tuple[int, Any]]
+
+
+@dataclasses.dataclass
+class Dialect:
+    """How a table's text is written; `read` completes it."""
+
+    delimiter: str | None = None  # between the cells of a CSV; None: as found
+    encoding: str = "utf-8"
+    line_end: str = "\n"
 
 
 class Row(NamedTuple):
@@ -76,19 +92,30 @@ def read(
     default: str = TSV,
     has_header: bool = True,
     what: str = "data file",
+    dialect: Dialect | None = None,
 ) -> tuple[list[str], Iterator[Row]]:
     """Returns the columns' names, none without a header, and the rows."""
-    shown = _shown(path)
+    shown, dialect = _shown(path), dialect or Dialect()
+    given = dialect.delimiter
     if not (kind := kind or format_of(path, "")):
-        first = "" if path == STANDARD else next(lines(path, what), "")
-        kind = JSONL if first.lstrip().startswith("{") else default
-    numbered = FORMATS[kind].read(path, what)
+        some = () if path == STANDARD else lines(path, what, Dialect())
+        kind = JSONL if next(iter(some), "").lstrip().startswith("{") else default
+    if given is not None:
+        dialect.delimiter = sign = "\t" if given in ("tab", r"\t") else given
+        if kind not in (CSV, TSV) or not re.fullmatch(r'[^\w"\r\n]', sign):
+            raise InputError(
+                f"{shown}: `delimiter={given}` must be one sign, between the cells of a"
+                " CSV: ; or tab."
+            )
+        kind = TSV if kind == TSV and sign == "\t" else CSV
+    numbered = FORMATS[kind].read(path, what, dialect)
     if kind in OBJECTS:
         found = itertools.starmap(_of_value, ((shown, *one) for one in numbered))
         return _with_names(found, shown)
     names = [TEXT] if kind == TEXT else []
     if has_header and kind != TEXT:
         names = next((cells for _, cells in numbered if any(cells)), [])
+        names[:1] = [name.removeprefix("\ufeff") for name in names[:1]]
         _refuse_nameless(names, shown)
     return names, (_of_cells(shown, number, one, names) for number, one in numbered)
 
@@ -110,14 +137,34 @@ def _refuse_nameless(names: Sequence[str], path: str) -> None:
         raise InputError(f"{path}: the file is empty, or all its cells are.")
 
 
-def lines(path: str, what: str = "data file", newline: str = "\n") -> Iterator[str]:
-    """Returns the lines of a text of any size, with their ends: see `io.TextIOBase`."""
-    pieces = _decoded(path, what, refuses_returns=bool(newline))
-    return _lines_of(pieces, newline)
+_warn = functools.cache(logging.warning)  # a file may be opened several times
+_UTF_16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
+# What text in other encodings has, decoded as Windows-1252: signs within words, capital
+# letters after small ones, three letters that are not ASCII, letters of Icelandic.
+_FOREIGN = re.compile(
+    r"[^\W\d_][^\w\s\0-\x7f\xb4\xb7\u2013\u2014\u2019\u2026][^\W\d_]"
+    r"|[a-z\xdf-\xff][\xc0-\xde\u0152\u0160\u0178\u017d]"
+    r"|[\xaa\xba\xc0-\xff\u0152-\u017e]{3}|[\xd0\xdd\xde\xf0\xfd\xfe\ufffd]"
+)
 
 
-def _decoded(path: str, what: str, *, refuses_returns: bool = True) -> Iterator[str]:
-    """Yields the pieces of a text of any size, as they are read."""
+def _is_western(data: bytes) -> bool:
+    """Whether bytes that are not UTF-8 are almost certainly Windows-1252."""
+    text = data.decode("cp1252", "replace")
+    return 20 * len(_FOREIGN.findall(text)) <= sum(not c.isascii() for c in text)
+
+
+def lines(
+    path: str, what: str = "data file", dialect: Dialect | None = None
+) -> Iterator[str]:
+    """Returns the lines of a text of any size, with their ends."""
+    return _lines_of(_decoded(path, what, dialect))
+
+
+def _decoded(
+    path: str, what: str, dialect: Dialect | None = None, *, is_csv: bool = False
+) -> Iterator[str]:
+    """Yields the pieces of a text as they are read: UTF-8, or for a dialect others."""
     if path == STANDARD:
         stdin: Any = sys.stdin.buffer
         pieces = iter(lambda: stdin.read1(1 << 16), b"")
@@ -128,16 +175,32 @@ def _decoded(path: str, what: str, *, refuses_returns: bool = True) -> Iterator[
     shown, first = _shown(path), next(pieces, b"")
     if message := files.no_text(first, shown):
         raise InputError(message)
-    decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    number = 0
+    encoding = "utf-16" if dialect and first.startswith(_UTF_16) else "utf-8-sig"
+    decoder: Any = codecs.getincrementaldecoder(encoding)()
+    if encoding == "utf-16":
+        _warn(f"{shown}: read as UTF-16.")
+    elif not first.startswith(codecs.BOM_UTF8):
+        encoding = "utf-8"
+    number, is_ascii = 0, dialect is not None
     for piece in itertools.chain([first], pieces, [b""]):
         try:
             text = decoder.decode(piece, final=not piece)
         except UnicodeDecodeError as error:
-            line = number + 1 + error.object.count(b"\n", 0, error.start)
-            message = files.not_utf8(error.object, error.start, shown, line)
-            raise InputError(message) from error
-        if refuses_returns and not number:
+            data, start = error.object, error.start
+            if not (is_ascii and data[:start].isascii() and _is_western(data)):
+                line = number + 1 + data.count(b"\n", 0, start)
+                message = files.not_utf8(data, start, shown, line)
+                raise InputError(message) from error
+            encoding = "cp1252"  # ASCII so far, which is both
+            decoder = codecs.getincrementaldecoder(encoding)()
+            text = decoder.decode(data, final=not piece)
+            _warn(f"{shown}: read as Windows-1252.")
+        is_ascii = is_ascii and text.isascii()
+        if dialect:
+            dialect.encoding = encoding
+            if not number and (end := _LINE_END.search(text)):
+                dialect.line_end = end[0]
+        if not (is_csv or number):  # a CSV's rows may end at carriage returns
             files.num_joined_by_returns(text, shown)
         number += text.count("\n")
         if text:
@@ -161,9 +224,17 @@ def _lines_of(pieces: Iterable[str], newline: str = "\n") -> Iterator[str]:
 # CSV and TSV.
 
 
-def _csv(path: str, what: str) -> Numbered:
+def _csv(path: str, what: str, dialect: Dialect) -> Numbered:
+    pieces = _decoded(path, what, dialect, is_csv=True)
+    head = ""
+    for piece in pieces:
+        head += piece
+        if len(_LINE_END.findall(head)) > 1:  # the header, and a row like it
+            break
+    sign = dialect.delimiter = dialect.delimiter or _delimiter(head, _shown(path))
+    text = _lines_of(itertools.chain([head], pieces), newline="")
     # strict: otherwise an unclosed quote would put all following rows into one cell.
-    reader = csv.reader(lines(path, what, newline=""), strict=True)
+    reader = csv.reader(text, strict=True, delimiter=sign)
     while True:
         # A cell may be as long as the file. The limit applies to the whole process.
         limit = csv.field_size_limit(sys.maxsize)
@@ -179,12 +250,38 @@ def _csv(path: str, what: str) -> Numbered:
         yield reader.line_num, cells
 
 
-def _tsv(path: str, what: str) -> Numbered:
-    for number, line in enumerate(lines(path, what), start=1):
+def _delimiter(head: str, path: str) -> str:
+    """Returns the sign between a CSV's cells: a comma, or what all its rows have."""
+    # The share of rows with as many cells as the first one, if that has several.
+    shares = {}
+    for sign in _SIGNS:
+        text, counts = io.StringIO(head[:_CHARACTERS_AHEAD], newline=""), []
+        with contextlib.suppress(csv.Error):  # up to it
+            for cells in csv.reader(text, strict=True, delimiter=sign):
+                counts += [len(cells)] * any(cells)
+        first, others = counts[:1], counts[1:-1] or counts[1:] or counts  # whole ones
+        same = sum(map(first.__contains__, others)) / max(len(others), 1)
+        shares[sign] = same if first > [1] else 0.0
+    likely = [sign for sign, share in shares.items() if share >= 0.1] or [","]
+    if max(shares[";"], shares["\t"]) < 0.9 <= shares[","]:
+        likely = [","]
+    if len(likely) > 1 or (likely != [","] and shares[likely[0]] < 0.9):
+        signs = " or ".join(_SIGNS[sign] for sign in likely)
+        raise InputError(
+            f"{path}: {signs} may be between its columns: give `delimiter=,` or"
+            " `delimiter=;` or `delimiter=tab`."
+        )
+    if likely != [","]:
+        _warn(f"{path}: {_SIGNS[likely[0]]} between its columns.")
+    return likely[0]
+
+
+def _tsv(path: str, what: str, dialect: Dialect) -> Numbered:
+    for number, line in enumerate(lines(path, what, dialect), start=1):
         yield number, line.rstrip("\r\n").split("\t")
 
 
-def _texts(path: str, what: str) -> Numbered:
+def _texts(path: str, what: str, _: Dialect) -> Numbered:
     for number, line in enumerate(lines(path, what), start=1):
         yield number, [line.rstrip("\r\n")] if line.strip() else []
 
@@ -205,7 +302,7 @@ def require(column: Column, names: Sequence[str], place: str, flag: str) -> None
         return
     hint = f"`{flag}` gives another name."
     if len(names) == 1 and any(sign in names[0] for sign in ";,|\t"):
-        hint = "these are several: save the file with commas, or with tabs, between."
+        hint = "these are several: `delimiter=;` or another one is between them."
     raise InputError(
         f"{place}: {count or 'no'} column{'s' * bool(count)} {column!r}; {hint}"
         f" {columns_of(names)}"
@@ -234,7 +331,7 @@ def objects(path: str, what: str = "data file") -> Iterator[tuple[str, Any]]:
             yield f"{path}:{number}", value
 
 
-def _json_values(path: str, what: str) -> Numbered:
+def _json_values(path: str, what: str, *_: Dialect) -> Numbered:
     """Yields each line's value, None if blank, or its error; or each array entry."""
     pieces = _decoded(path, what)
     head = ""
@@ -360,11 +457,33 @@ def has_field(cells: Mapping[str, Any], name: str) -> bool:
 
 def as_text(value: Any, separator: str = ",") -> str:
     """Returns a cell as text, with the separator between the parts of a list."""
-    if value is None:
+    if value is None or value != value:  # null, or NaN as pandas writes it
         return ""
     if isinstance(value, list):
         return separator.join(as_text(part, separator) for part in value)
     return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.I | re.A)
+# A decimal comma has group 1. "1,234" may also be a thousand.
+_COMMA = re.compile(r"\s*[+-]?(?:[1-9]\d{0,2},\d{3}|(\d+,\d+))\s*", re.ASCII)
+
+
+def number(text: str) -> float:
+    """Returns a number in decimal digits; ValueError for others, such as "1_0"."""
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"not a number: {text!r}")
+    return float(text)
+
+
+def has_decimal_commas(found: Sequence[Row], column: Column | None) -> bool:
+    """Whether a column of numbers has decimal commas, which is logged."""
+    cells = [] if column is None else [as_text(row.get(column)) for row in found]
+    commas = filter(None, map(_COMMA.fullmatch, cells))
+    if any("." in cell for cell in cells) or not any(one[1] for one in commas):
+        return False
+    _warn(f"{found[0].path}: decimal commas in column {column!r}.")
+    return True
 
 
 def parquet_rows(
@@ -423,14 +542,14 @@ class Format(NamedTuple):
     """A format by its endings, and its reader."""
 
     endings: tuple[str, ...]
-    read: Callable[[str, str], Numbered]  # takes a path and its name in messages
+    read: Callable[..., Numbered]  # takes a path, its name in messages, a Dialect
 
 
 FORMATS = {
     CSV: Format((".csv",), _csv),
     TSV: Format((".tsv",), _tsv),
     JSONL: Format((".jsonl", ".ndjson", ".json"), _json_values),
-    PARQUET: Format((".parquet", ".pq"), lambda path, what: parquet_rows(path)),
+    PARQUET: Format((".parquet", ".pq"), lambda path, *_: parquet_rows(path)),
     # One text per line, the column "text"; no ending names it.
     TEXT: Format((), _texts),
 }

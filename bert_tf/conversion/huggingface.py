@@ -311,16 +311,20 @@ def problem_type_in(values: Mapping[str, Any]) -> str | None:
 
 
 def labels_in(values: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Returns a config's labels in the order of the outputs."""
+    """Returns a config's labels in the order of the outputs; numbers as text."""
     labels = values.get("id2label")
     if problem_type_in(values) == REGRESSION and _num_labels(values) == 1:
         return ()
     if not isinstance(labels, dict):
         return None
     found = [labels.get(str(i)) for i in range(len(labels))]
-    ordered = tuple(label for label in found if isinstance(label, str))
+    if not all(type(label) in (str, int, float) for label in found):
+        raise InputError(
+            f"{CONFIG_NAME}: `id2label` must name the outputs 0 to {len(found) - 1}, by"
+            f" text or numbers. Received: {json.dumps(labels)}."
+        )
     has_names = found != [f"{_NO_LABEL}{i}" for i in range(len(found))]
-    return ordered if has_names and len(ordered) == len(found) else None
+    return tuple(map(str, found)) if has_names else None
 
 
 def _num_labels(values: Mapping[str, Any]) -> Any:

@@ -152,6 +152,11 @@ class Source:
                     f"{self.path}: its {head} head has {number} outputs, its labels are"
                     f" {', '.join(self.labels) or 'none, as of a regression'}."
                 )
+            if len({*self.labels}) < len(self.labels):
+                raise InputError(
+                    f"{self.path}: each output needs a label of its own; its labels are"
+                    f" {', '.join(self.labels)}."
+                )
 
     @functools.cached_property
     def reading(self) -> Reading:

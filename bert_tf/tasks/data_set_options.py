@@ -207,7 +207,7 @@ class ClassifierOptions(
         return self.dev_share > 0.0 and not files.exists(there)
 
 
-OF_TABLES = ClassifierOptions.__annotations__.keys() - {
+OF_TABLES = {"delimiter", *ClassifierOptions.__annotations__} - {
     *("data_dir", "task_name", "tfds_name", "metrics", "xnli_language")
 }
 
@@ -317,8 +317,9 @@ def _own(given: ClassifierOptions) -> tables.DataSet:
         label=None if columns else as_column(given.label_column),
         label_columns=dict(zip(labels, map(as_column, columns), strict=False)),
         separator=given.label_separator,
-        numbers=given.regression,
+        numbers=given.regression and (bool(columns) or len(labels) < 2),
         has_header=given.has_header,
+        delimiter=given.delimiter,
     )
     test = dataclasses.replace(labelled, label=None, label_columns={})
     of_splits = (given.train_file, given.dev_file, given.test_file)
@@ -352,7 +353,7 @@ class GlueOptions(
     SentenceOptions,
     title=options.DATA,
     decides="nothing",
-    hides=("do_train", "do_eval"),
+    hides=("do_train", "do_eval", "delimiter"),
 ):
     """GLUE: the protocol of Devlin et al. 2018, section 4.1."""
 

@@ -252,6 +252,12 @@ class FineTuningOptions(
         decides="numbers",
         title=options.DATA,
     )
+    delimiter: str | None = option(
+        None,
+        "The sign between the cells of CSV files, such as ; or tab. Default: commas, or"
+        " semicolons or tabs where all rows have them, which is logged.",
+        title=options.DATA,
+    )
     eval_batch_size: int = option(32, "Sequences per evaluation step.", least=1)
     predict_batch_size: int = option(32, "Sequences per prediction step.", least=1)
 
@@ -348,6 +354,9 @@ class TfdsOptions(Options, title=options.DATA, decides="numbers"):
             for use in declared.needed_for:
                 yield from self.need_with(use, file, "tfds_name")
                 yield from self.refuse_together("tfds_name", file)
+        yield from self.refuse_together(
+            "tfds_name", "delimiter", why="exclude each other"
+        )
         wanted: Any = type(self).__dataclass_fields__["tfds_splits"].default
         if len(self.tfds_splits) != len(wanted):
             found = ",".join(self.tfds_splits)

@@ -52,8 +52,9 @@ class TableSplit:
         label_columns: label -> its own column, which has 1 if a row has the label, else
             0; or, for a regression, the number to predict.
         separator: the separator of several labels or numbers in a cell.
-        numbers: whether the label columns hold numbers.
+        numbers: whether the label columns hold a number in each cell.
         has_header: whether the first row names the columns.
+        delimiter: the sign between the cells of a CSV; None: as found.
         only: column -> the value that a row must have to be used.
         rename: label as written -> label meant.
         no_label: the mark of rows on which the annotators did not agree; any number of
@@ -72,6 +73,7 @@ class TableSplit:
     separator: str = ","
     numbers: bool = False
     has_header: bool = True
+    delimiter: str | None = None
     only: Mapping[rows.Column, str] = dataclasses.field(default_factory=dict)
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
     no_label: str | None = None
@@ -107,7 +109,8 @@ class TableSplit:
         return self.label is not None or bool(self.label_columns)
 
     def _rows(self, path: str) -> Iterator[rows.Row]:
-        names, found = rows.read(path, has_header=self.has_header)
+        dialect = rows.Dialect(self.delimiter)
+        names, found = rows.read(path, has_header=self.has_header, dialect=dialect)
         for flag, columns in (
             ("text_a_column", (*self.only, self.text_a)),
             ("text_b_column", (self.text_b,)),
@@ -131,6 +134,10 @@ class TableSplit:
         keeps_blank = not (self._has_labels or self.only)
         examples = Examples()
         known: set[str] = set()
+        with_commas: list[rows.Column | None] = []
+        if self.numbers:
+            found, columns = [*found], (self.label, *self.label_columns.values())
+            with_commas = [c for c in columns if rows.has_decimal_commas(found, c)]
         for row in left_out.count(found, keeps_blank=keeps_blank):
             number = row.number
             if not row.cells:
@@ -142,6 +149,8 @@ class TableSplit:
                 for column, value in values
                 if not (value is None and row.values)  # missing in a short row
             }
+            for column in cells.keys() & with_commas:
+                cells[column] = cells[column].replace(",", ".")
             if any(cells.get(column, v) != v for column, v in self.only.items()):
                 continue
             if missing := [column for column in used if column not in cells]:
@@ -322,6 +331,7 @@ class Target:
     # numbers, or () for one number.
     labels: tuple[str, ...] = ()
     separator: str = ","  # between several labels, or several numbers, in a cell
+    threshold: float = 0.5  # of several labels: the probability of those predicted
 
     @property
     def num_outputs(self) -> int:
@@ -358,13 +368,13 @@ class Target:
             }
             return [float(index in found) for index in range(self.num_outputs)]
         try:
-            numbers = [float(word) for word in label.split(self.separator)]
+            numbers = [rows.number(word) for word in label.split(self.separator)]
         except ValueError:
             numbers = []
         if len(numbers) != self.num_outputs or not all(map(math.isfinite, numbers)):
             wanted = f"{self.num_outputs} numbers, {self.separator!r} between them"
             if self.num_outputs == 1:
-                wanted = "a number"
+                wanted = f"a number{', with a decimal point' * (',' in label)}"
             raise InputError(
                 f"{source}: the label must be {wanted}. Received: {label!r}."
             )
@@ -388,7 +398,8 @@ class Target:
         if self.kind == SINGLE_LABEL:
             return logits.argmax(axis=-1)
         if self.kind == MULTI_LABEL:
-            return (logits > 0).astype(np.int64)
+            odds = self.threshold / (1 - self.threshold)
+            return (logits > math.log(odds)).astype(np.int64)
         return logits[:, 0] if self.num_outputs == 1 else logits
 
     def words(self, logits: np.ndarray) -> list[str]:
@@ -409,7 +420,7 @@ class Target:
     def _id(self, label: str, source: str) -> int:
         if label in self._ids:
             return self._ids[label]
-        several = f" (several: {self.separator!r} between them)"
+        several = f" (several: {self.separator!r} between, `label_separator`)"
         raise InputError(
             f"{source}: the label must be one of {', '.join(self.labels)}"
             f"{several if self.kind == MULTI_LABEL else ''}. Received: {label!r}."
@@ -548,8 +559,10 @@ class DataSet:
         check: LabelCheck | None = None
         if self.labels is not None:
             check = self.target().encode
-        elif self.kind == SINGLE_LABEL:
-            check = _not_empty
+        elif self.kind != REGRESSION:
+            words = _NO_LABEL if isinstance(found, TableSplit) else ()
+            sign = self.separator if self.kind == MULTI_LABEL else None
+            check = functools.partial(_refuse_no_label, separator=sign, words=words)
         how: dict[str, Any] = {
             "max_unusable_rows": self.max_unusable_rows,
             "warns": warns,
@@ -629,6 +642,8 @@ def _report(labels: Counter[str], target: Target, *, is_given: bool) -> None:
         logging.warning("%d labels occur once: %s.", len(once), shown)
     if is_given:  # then similar or numeric labels are intended
         return
+    if target.kind == MULTI_LABEL:
+        _warn_of_separators(labels, target.separator)
     alike: dict[str, list[str]] = {}
     for label in in_order(labels):
         alike.setdefault("".join(label.casefold().split()), []).append(label)
@@ -645,6 +660,30 @@ def _report(labels: Counter[str], target: Target, *, is_given: bool) -> None:
         )
 
 
-def _not_empty(label: str, source: str) -> None:
-    if not label:
+def _warn_of_separators(labels: Counter[str], separator: str) -> None:
+    """Warns of labels that look like several: "a;b", or "a b" beside a and b."""
+    for label, sign in itertools.product(labels, ";|\t/&+, "):
+        parts = {*split_cell(label, sign)} if sign != separator else ()
+        if len(parts) > 1 and (sign in ";|\t" or parts <= {*labels}):
+            logging.warning(
+                "The label %r looks like several: give `label_separator=%s`?",
+                *(label, sign),
+            )
+            return
+
+
+# What NumPy, pandas, JSON, SQL, Python, R and Excel write for a missing value.
+_NO_LABEL = ("nan", "NaN", "<NA>", "null", "NULL", "None", "NA", "N/A", "#N/A")
+
+
+def _refuse_no_label(
+    label: str, source: str, *, separator: str | None, words: Sequence[str]
+) -> None:
+    if not label and separator is None:
         raise InputError(f"{source}: the label is empty.")
+    for word in [label] if separator is None else split_cell(label, separator):
+        if word in words:
+            raise InputError(
+                f"{source}: the label {word!r} means that there is none. If it is a"
+                " class, name all classes by `labels`."
+            )

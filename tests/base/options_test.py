@@ -268,7 +268,7 @@ SAME_SELECTION = {
     *("log_steps", "profile_steps", "jit_compile", "recompute", "distribution"),
     *("local_workers", "report_to"),
     *("backend", "use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master"),
-    *("num_tpu_cores", "gradient_accumulation_steps", "two_stage"),
+    *("num_tpu_cores", "gradient_accumulation_steps", "two_stage", "delimiter"),
 }
 READING = {
     *("max_seq_length", "long_text", "doc_stride", "window_pooling"),
@@ -281,7 +281,7 @@ OF_MODEL = {"lora_rank", "adapter_size", "layer_mixture", "train_pooler"} | {
 OF_TABLES = {
     *("train_file", "dev_file", "test_file", "has_header", "tfds_splits"),
     *("text_a_column", "text_b_column", "label_column", "label_separator"),
-    *("labels", "regression", "several_labels", "dev_share"),
+    *("labels", "regression", "several_labels", "dev_share", "delimiter"),
 }
 SUMMARY = {
     *("input_file", "data_dir", "task_name", "init_checkpoint", "phases"),

@@ -191,9 +191,9 @@ OBJECTS = [
 ]
 
 
-def csv_of(table):
+def csv_of(table, **dialect):
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, table[0])
+    writer = csv.DictWriter(text, table[0], **dialect)
     writer.writeheader()
     writer.writerows(table)
     return text.getvalue()
@@ -227,7 +227,7 @@ PACKED = {
 def predicted(path):
     options = types.SimpleNamespace(input_file=path, max_unusable_rows=0)
     kind = rows.format_of(path, rows.TEXT)
-    _, found = predict._opened_rows(options, kind)
+    _, found = predict._opened_rows(options, kind, rows.Dialect())
     return [dict(row.cells) for row in found]
 
 
@@ -284,6 +284,150 @@ OF_OBJECTS = {
 }
 
 
+GERMAN = 'text;note\r\nGr\xfc\xdfe;3,5\r\n"sch\xf6n;\nja";4\r\n'
+FRENCH = (
+    "l\u2019\xe9t\xe9 \xe0 Nice, c\u2019est \xab cr\xe9\xe9 \xbb \u2013 5 \u20ac\u2026"
+)
+
+
+class DialectTest(FolderCase, parameterized.TestCase):
+    """Tables as programs write them elsewhere."""
+
+    def read(self, content, name="t.csv", delimiter=None):
+        if isinstance(content, str):
+            content = content.encode()
+        dialect = rows.Dialect(delimiter)
+        names, found = rows.read(self.write(name, content), dialect=dialect)
+        return [names, *(list(row.values) for row in found)], dialect
+
+    @parameterized.parameters(
+        ("utf-8", "utf-8"),
+        ("utf-8-sig", "utf-8-sig"),
+        ("cp1252", "cp1252"),
+        ("utf-16", "utf-16"),
+    )
+    def test_excel_in_germany(self, encoding, found_encoding):
+        cells = [["text", "note"], ["Gr\xfc\xdfe", "3,5"], ["sch\xf6n;\nja", "4"]]
+        for name, pack in (("t.csv", bytes), ("t.csv.gz", gzip.compress)):
+            with self.assertLogs(level="WARNING") as logs:
+                found, dialect = self.read(pack(GERMAN.encode(encoding)), name)
+            self.assertEqual(found, cells)
+            self.assertEqual(dialect, rows.Dialect(";", found_encoding, "\r\n"))
+            said = "\n".join(logs.output)
+            self.assertIn(f"{name}: semicolons between its columns.", said)
+            self.assertEqual("read as Windows-1252" in said, encoding == "cp1252")
+            self.assertEqual("read as UTF-16" in said, encoding == "utf-16")
+        tabs = "text\tnote\r\nGr\xfc\xdfe\t3,5\r\n".encode(encoding)
+        for name in ("t.tsv", "t.txt"):
+            found, dialect = self.read(tabs, name)
+            self.assertEqual(found, cells[:2])
+            self.assertEqual(dialect.encoding, found_encoding)
+
+    @parameterized.parameters(
+        ("text\na; b\nc\nd;e;f\n", [["text"], ["a; b"], ["c"], ["d;e;f"]]),
+        ('text\n"a, b"\n', [["text"], ["a, b"]]),
+        ("t,l\na; b,x\nc; d,y\n", [["t", "l"], ["a; b", "x"], ["c; d", "y"]]),
+        ('"t;u","l"\n"a;b","x"\n', [["t;u", "l"], ["a;b", "x"]]),
+        ("t|l\na|b\n", [["t|l"], ["a|b"]]),
+        ("t;l\na, b;x\n\n;\nc;y\n", [["t", "l"], ["a, b", "x"], [], [], ["c", "y"]]),
+        ("t\tl\na, b\tx\n", [["t", "l"], ["a, b", "x"]]),
+        ('\ufeff"t";"l"\n"a";"x"\n', [["t", "l"], ["a", "x"]]),
+        ('"\ufefft";l\na;x\n', [["t", "l"], ["a", "x"]]),
+        ("t;l\ra;x\rb;y\r", [["t", "l"], ["a", "x"], ["b", "y"]]),
+    )
+    def test_the_sign_between_cells(self, content, expected):
+        self.assertEqual(self.read(content)[0], expected)
+
+    @parameterized.parameters(
+        ("t,l;m\na,b;c\n", "commas or semicolons may be .* `delimiter=,` or `del"),
+        ("t; u\na; b\nc\nd; e; f\n", "semicolons may be .* `delimiter=,`"),
+    )
+    def test_what_may_be_either_is_refused(self, content, message):
+        with self.assertRaisesRegex(InputError, message):
+            self.read(content)
+        names = [self.read(content, delimiter=sign)[0][0] for sign in (",", ";")]
+        self.assertEqual(
+            ["|".join(each) for each in names],
+            [content.split("\n")[0].replace(sign, "|") for sign in (",", ";")],
+        )
+
+    @parameterized.parameters(
+        ("t.csv", "|"),
+        ("t.txt", ";"),
+        ("t.tsv", ","),
+        ("t.csv", "\t"),
+        ("t.csv", "tab"),
+    )
+    def test_a_sign_that_is_given(self, name, given):
+        sign = "\t" if given == "tab" else given
+        content = f't{sign}l\n"a{sign}b"{sign}x\n'
+        found, _ = self.read(content, name, delimiter=given)
+        self.assertEqual(found, [["t", "l"], [f"a{sign}b", "x"]])
+
+    @parameterized.parameters(
+        ("t.csv", "ab"), ("t.csv", '"'), ("t.csv", "x"), ("t.csv", ""), ("t.jsonl", ";")
+    )
+    def test_what_is_no_sign(self, name, given):
+        with self.assertRaisesRegex(InputError, f"`delimiter={given}` must be one si"):
+            self.read("a;b\n", name, delimiter=given)
+
+    @parameterized.parameters(
+        ("\u043f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440", "cp1251"),
+        ("by\u0142o \u017ale, za\u017c\xf3\u0142\u0107", "cp1250"),
+        ("\xe7ok g\xfczel de\u011fil, iyi \u015fey", "cp1254"),
+        ("Gr\xfc\xdfe \xe4\xf6\xfc", "cp850"),
+        ("Gr\xfc\xdfe aus K\xf6ln", "mac_roman"),
+        ("\u4f60\u597d", "gbk"),
+    )
+    def test_other_encodings_are_refused_and_not_guessed(self, text, encoding):
+        for name in ("t.csv", "t.tsv"):
+            with self.assertRaisesRegex(InputError, f"{name}:2: not UTF-8.*Convert"):
+                self.read(f"t\n{text}\n".encode(encoding), name)
+
+    def test_western_text(self):
+        found, dialect = self.read(f't\n"{FRENCH}"\n'.encode("cp1252"))
+        self.assertEqual(found, [["t"], [FRENCH]])
+        # A character in the middle of a long file, which was ASCII; or was UTF-8.
+        ascii_ = "t,l\n" + "a,x\n" * 300_000
+        found, dialect = self.read((ascii_ + "sch\xf6n,y\n").encode("cp1252"))
+        self.assertEqual((found[-1], dialect.encoding), (["sch\xf6n", "y"], "cp1252"))
+        mixed = ascii_.replace("a", "\xe4", 1).encode() + b"sch\xf6n,y\n"
+        with self.assertRaisesRegex(InputError, "t.csv:300002: not UTF-8.*iconv"):
+            self.read(mixed)
+        with self.assertRaisesRegex(InputError, "x.jsonl:1: not UTF-8"):
+            self.read('{"t": "sch\xf6n"}'.encode("cp1252"), "x.jsonl")
+
+    def test_standard_input_is_read_as_it_comes(self):
+        parts = [b"t;l\r\n", b"sch\xf6n;x\r\n", b"b;y\r\n"]
+        stdin, dialect = mock.Mock(), rows.Dialect()
+        stdin.buffer.read1.side_effect = [*parts, AssertionError("read too early")]
+        with mock.patch.object(sys, "stdin", stdin):
+            names, found = rows.read("-", "csv", dialect=dialect)
+            first, second = itertools.islice(found, 2)
+        self.assertEqual((names, first.values), (["t", "l"], ["sch\xf6n", "x"]))
+        self.assertEqual(second.cells, {"t": "b", "l": "y"})
+        self.assertEqual(dialect, rows.Dialect(";", "cp1252", "\r\n"))
+
+    @parameterized.parameters(
+        ("1", 1.0),
+        (" -2.5 ", -2.5),
+        (".5", 0.5),
+        ("1e-3", 0.001),
+        ("1_0", None),
+        ("\u0661", None),
+        ("nan", None),
+        ("infinity", None),
+        ("1,5", None),
+        ("", None),
+    )
+    def test_numbers_have_decimal_digits(self, text, expected):
+        if expected is not None:
+            self.assertEqual(rows.number(text), expected)
+            return
+        with self.assertRaisesRegex(ValueError, "not a number"):
+            rows.number(text)
+
+
 class EveryCommandTest(FolderCase, parameterized.TestCase):
     def check(self, reader, expected, table, formats):
         for ending, write in formats.items():
@@ -294,6 +438,12 @@ class EveryCommandTest(FolderCase, parameterized.TestCase):
             path = self.path(f"x{ending}")
             parquet.write_table(pyarrow.Table.from_pylist(table), path)
             self.assertEqual(reader(path), expected, path)
+
+    @parameterized.parameters(*READERS)
+    def test_the_same_rows_as_excel_writes_them_elsewhere(self, reader):
+        table = csv_of(TABLE, delimiter=";")
+        path = self.write("x.csv", "\ufeff" + table)
+        self.assertEqual(reader(path), READERS[reader], path)
 
     @parameterized.parameters(*READERS)
     def test_the_same_rows_in_every_format(self, reader):

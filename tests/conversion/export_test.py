@@ -12,7 +12,7 @@ from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import export, names
 from bert_tf.conversion.loading import load_classifier
-from bert_tf.conversion.source import open_source
+from bert_tf.conversion.source import load_tokenizer, open_source
 from bert_tf.conversion.weights import Tensor, Weights
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
@@ -69,6 +69,26 @@ class RoundTripTest(ExportTestCase):
                     self.assertAllEqual(opened.weights[key], weight.numpy(), key)
                 again = self.written(write, export.completed(opened), name + "again")
                 self.assertEqual(self.content(again), self.content(once))
+
+    def test_a_label_of_two_outputs_is_refused_wherever_it_stands(self):
+        message = "each output needs a label of its own; its labels are a, b, a."
+        model = BertClassifier(toy.CONFIG, 3)
+        with self.assertRaisesRegex(InputError, message):
+            self.source(model, labels=["a", "b", "a"])
+        source = self.source(model, "other", labels=["a", "b", "c"])
+        folder = self.written(export.write_huggingface, source)
+        path = pathlib.Path(folder, "config.json")
+        path.write_text(path.read_text().replace('"c"', '"a"'))
+        with self.assertRaisesRegex(InputError, message):
+            open_source(folder)
+        tokenizer = load_tokenizer(source)
+        with self.assertRaisesRegex(InputError, message):
+            export.save(
+                model,
+                os.path.join(self.get_temp_dir(), "saved"),
+                tokenizer,
+                labels=["a", "b", "a"],
+            )
 
     def test_what_a_classifier_predicts_goes_along(self):
         of_two = {"0": "LABEL_0", "1": "LABEL_1"}

@@ -410,6 +410,26 @@ class DecoderTest(HuggingFaceTestCase):
 
 
 class ConfigTest(HuggingFaceTestCase):
+    def test_names_of_labels(self):
+        known = {"architectures": ["BertForSequenceClassification"]}
+        for names, expected in (
+            ({"0": "no", "1": "yes"}, ("no", "yes")),
+            ({"1": "yes", "0": "no"}, ("no", "yes")),
+            ({"0": 1, "1": 2, "2": 5}, ("1", "2", "5")),
+            ({"0": 0.5, "1": "1"}, ("0.5", "1")),
+            ({"0": "LABEL_0", "1": "LABEL_1"}, None),
+        ):
+            found = huggingface.labels_in({**known, "id2label": names})
+            self.assertEqual(found, expected)
+        for names in (
+            {"1": "no", "2": "yes"},
+            {"0": "no", "1": None},
+            {"0": True, "1": False},
+            {"0": "no", "1": ["yes"]},
+        ):
+            with self.assertRaisesRegex(InputError, "`id2label` must name the outputs"):
+                huggingface.labels_in({**known, "id2label": names})
+
     def test_what_is_not_said_is_as_transformers_has_it(self):
         folder = self.folder()
         write_json({}, folder, "config.json")

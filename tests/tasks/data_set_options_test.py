@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 from absl import flags
+from absl.testing import parameterized
 
 from bert_tf import run_classifier
 from bert_tf.base import cli
@@ -57,12 +58,12 @@ class TaskNameTest(tf.test.TestCase):
                 found.target()
 
 
-class OwnTableTest(FolderCase):
+class OwnTableTest(FolderCase, parameterized.TestCase):
     def data_set(self, *arguments):
         return data_set("--data_dir=d", "--task_name=tsv", *arguments)
 
-    def write(self, text):
-        super().write("train.tsv", text)
+    def write(self, text, name="train.tsv"):
+        super().write(name, text)
         return self.path()
 
     def test_columns_and_labels_by_flags(self):
@@ -86,16 +87,16 @@ class OwnTableTest(FolderCase):
         self.assertEqual(found.tfds.label_columns, own)
 
     def test_what_labels_were_found_is_said(self):
-        labels = ("1", " 1", "2", "n/a", "3", "3", "2", "N/A ")
+        labels = ("1", " 1", "2", "n/a", "3", "3", "2", "N/a ")
         rows = "".join(f"A\t{label}\n" for label in labels)
         folder = self.write(f"text_a\tlabel\n{rows}")
         with self.assertLogs("absl", "INFO") as logs:
             found = self.data_set().read_target(folder)
-        self.assertEqual(found.labels, ("1", "2", "3", "N/A", "n/a"))
+        self.assertEqual(found.labels, ("1", "2", "3", "N/a", "n/a"))
         counts, once, alike, numbers = (line.split(":", 2)[2] for line in logs.output)
-        self.assertEqual(counts, "5 labels: 1 (2), 2 (2), 3 (2), N/A (1), n/a (1)")
-        self.assertEqual(once, "2 labels occur once: 'N/A', 'n/a'.")
-        self.assertIn("'N/A' and 'n/a' differ only in blanks or case", alike)
+        self.assertEqual(counts, "5 labels: 1 (2), 2 (2), 3 (2), N/a (1), n/a (1)")
+        self.assertEqual(once, "2 labels occur once: 'N/a', 'n/a'.")
+        self.assertIn("'N/a' and 'n/a' differ only in blanks or case", alike)
         self.assertIn("3 labels are numbers, and are classes here; `r", numbers)
         with self.assertLogs("absl", "WARNING") as logs:
             self.data_set("--several_labels").read_target(folder)
@@ -119,6 +120,86 @@ class OwnTableTest(FolderCase):
         folder = self.write("text_a\tlabel\nA\t1\n")
         with self.assertRaisesRegex(InputError, "train.tsv:2: the label must be 2 num"):
             found.read(folder, "train")
+
+    @parameterized.parameters(
+        # What Excel writes in Germany, and columns that may be of either kind.
+        (["3,5", "1,234", "-0,25", "7"], [3.5, 1.234, -0.25, 7.0]),
+        (["3.5", "1234", ".5", "1e-3"], [3.5, 1234.0, 0.5, 0.001]),
+        (["1,234", "2,500"], "1,234"),
+        (["3,5", "1.234"], "3,5"),
+        (["3,5", "1.234,5"], "3,5"),
+        (["1_0"], "1_0"),
+        (["\u0661"], "\u0661"),
+        (["nan"], "nan"),
+        (["infinity"], "infinity"),
+    )
+    def test_numbers_of_excel(self, cells, expected):
+        table = "text_a;label\n" + "".join(f"A;{cell}\n" for cell in cells)
+        other = "text_a;x\n" + "".join(f'A;"{cell}"\n' for cell in cells)
+        for content, *given in (
+            (table,),
+            (table.replace(";", "\t"), "--delimiter=tab"),
+            (other, "--label_column=1"),
+            (other, "--label_column=x,x", "--labels=v,w"),
+        ):
+            folder = self.write(content, "train.csv")
+            found = self.data_set("--regression", "--train_file=train.csv", *given)
+            if isinstance(expected, str):
+                with self.assertRaisesRegex(InputError, f"number.*{expected}"):
+                    found.read(folder, "train")
+                continue
+            encode = found.read_target(folder).encode
+            read = [encode(e.label, e.source) for e in found.read(folder, "train")]
+            times = 2 if "--labels=v,w" in given else 1
+            self.assertEqual(read, [[number] * times for number in expected])
+
+    def test_several_numbers_in_a_cell_have_no_decimal_commas(self):
+        found = self.data_set("--regression", "--labels=v,w")
+        folder = self.write("text_a\tlabel\nA\t3,5\nB\t4,25\n")
+        labels = [one.label for one in found.read(folder, "train")]
+        self.assertEqual(labels, ["3,5", "4,25"])
+
+    @parameterized.parameters("nan", "NaN", "null", "None", "N/A", "NA")
+    def test_what_programs_write_for_a_missing_label_is_no_class(self, word):
+        rows = "".join(f"A\t{label}\n" for label in ["x", "y"] * 100)
+        folder = self.write(f"text_a\tlabel\n{rows}A\t{word}\nA\t\n")
+        with self.assertLogs("absl", "WARNING") as logs:
+            found = self.data_set().read_target(folder)
+        self.assertEqual(found.labels, ("x", "y"))
+        self.assertRegex(logs.output[0], f"left out 2 .*line 202: the label '{word}'")
+        several = self.data_set("--several_labels").read_target(folder)
+        self.assertEqual(several.labels, ("x", "y"))
+        named = self.data_set(f"--labels=x,y,{word}")
+        self.assertEqual(named.read(folder, "train")[-1].label, word)
+        folder = self.write(f"text_a\tlabel\nA\tx\nB\ty\nC\t{word}\n")
+        with self.assertRaisesRegex(InputError, f"tsv:4: the label '{word}'.*`labels`"):
+            self.data_set().read_target(folder)
+
+    def test_json_has_null_and_nan_for_a_missing_label(self):
+        labels = ['"x"', '"y"'] * 100 + ["NaN", "null"]
+        rows = "".join(f'{{"text_a": "A", "label": {label}}}\n' for label in labels)
+        folder = self.write(rows, "train.jsonl")
+        found = self.data_set("--train_file=train.jsonl")
+        self.assertEqual(found.read_target(folder).labels, ("x", "y"))
+        self.assertEqual(found.read(folder, "train").num_left_out, 2)
+
+    @parameterized.parameters(
+        ("x;y,x,y", "|", "'x;y' .*`label_separator=;`"),
+        ("a b,a,b", "|", "'a b' .*`label_separator= `"),
+        ("a,b|c", ",", "'b|c' .*`label_separator=|`"),
+        ("very good,good,r/x", "|", None),
+        ("C++,C,R&B", "|", None),
+    )
+    def test_a_separator_that_was_forgotten(self, labels, separator, warning):
+        rows = "".join(f"A\t{one}\nA\t{one}\n" for one in labels.split(","))
+        folder = self.write(f"text_a\tlabel\n{rows}")
+        found = self.data_set("--several_labels", f"--label_separator={separator}")
+        with self.assertLogs("absl", "INFO") as logs:
+            found.read_target(folder)
+        said = [line for line in logs.output if "label_separator" in line]
+        self.assertLen(said, int(warning is not None))
+        if warning is not None:
+            self.assertRegex(said[0], warning.replace("|", "[|]"))
 
     def test_several_labels(self):
         folder = self.write("text_a\tlabel\nA\tred|big\nB\t\nC\tbig\n")

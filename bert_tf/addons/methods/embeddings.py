@@ -120,13 +120,16 @@ def find_columns(
 
 def read_texts(path: str, options: EmbeddingOptions) -> TextSet:
     """Reads a table's examples; leaves out and counts a few unusable rows."""
-    header, found = rows.read(path, has_header=options.has_header)
+    dialect = rows.Dialect(options.delimiter)
+    header, read = rows.read(path, has_header=options.has_header, dialect=dialect)
     columns, score_column = find_columns(options, header, path)
+    found = [] if score_column is None else [*read]
+    commas = rows.has_decimal_commas(found, score_column)
     left_out = rows.LeftOutRows(path, options.max_unusable_rows)
     examples = []
-    for row in left_out.count(found, keeps_blank=False):
+    for row in left_out.count(found or read, keeps_blank=False):
         try:
-            texts, score = _texts_and_score(row, columns, score_column)
+            texts, score = _texts_and_score(row, columns, score_column, commas)
         except InputError as error:
             left_out.add(row.number, str(error))
             continue
@@ -139,7 +142,10 @@ def read_texts(path: str, options: EmbeddingOptions) -> TextSet:
 
 
 def _texts_and_score(
-    row: rows.Row, columns: Sequence[rows.Column], score_column: rows.Column | None
+    row: rows.Row,
+    columns: Sequence[rows.Column],
+    score_column: rows.Column | None,
+    commas: bool,
 ) -> tuple[tuple[str, ...], float]:
     if not row.cells:
         raise InputError(row.problem)
@@ -149,10 +155,11 @@ def _texts_and_score(
         raise InputError(f"the row has {len(row.values)} columns.")
     texts = tuple(whole_characters(rows.as_text(each)).strip() for each in cells)
     cell = rows.as_text(score)
+    cell = cell.replace(",", ".") if commas else cell
     if not all(texts):
         raise InputError("the text is empty.")
     try:
-        number = float(cell)
+        number = rows.number(cell)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):

@@ -4,44 +4,31 @@ import abc
 import collections
 import contextlib
 import csv
+import dataclasses
 import io
 import itertools
 import json
 import math
 import os
 import sys
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from absl import logging
 
-from bert_tf.base import cli, files, options
-from bert_tf.base.config import REGRESSION, SINGLE_LABEL
+from bert_tf.base import cli, files, options, rows
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
 from bert_tf.base.parallel import grouped
-from bert_tf.base.rows import (
-    CSV,
-    JSONL,
-    MAX_UNUSABLE,
-    PARQUET,
-    STANDARD,
-    TEXT,
-    TSV,
-    LeftOutRows,
-    Row,
-    columns_of,
-    format_of,
-    has_field,
-    names_of,
-    read,
-    require,
-)
+from bert_tf.base.rows import CSV, JSONL, PARQUET, STANDARD, TEXT, TSV, LeftOutRows, Row
 from bert_tf.base.shared_options import SourceOptions
 from bert_tf.conversion import names
 from bert_tf.tasks.run_options import FineTuningOptions, problems_of_limit
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.swag.multiple_choice_options import ChoiceOptions
+from bert_tf.tasks.tables import split_cell
 
 if TYPE_CHECKING:
     from bert_tf.addons.serving.text_models.model import Prediction, TextModel
@@ -100,8 +87,18 @@ class PredictOptions(Options, title=options.DATA, decides="reading"):
         None, "Maximum length in WordPieces. Default: the run's.", least=5
     )
     batch_size: int = option(32, "Texts per batch.", least=1, decides="nothing")
+    threshold: float = option(
+        0.5,
+        "With several labels: each label with a higher probability is predicted.",
+        above=0.0,
+        below=1.0,
+        decides="nothing",
+    )
+    delimiter: str | None = options.with_default(
+        FineTuningOptions, "delimiter", None, decides="nothing"
+    )
     max_unusable_rows: float = options.with_default(
-        FineTuningOptions, "max_unusable_rows", MAX_UNUSABLE
+        FineTuningOptions, "max_unusable_rows", rows.MAX_UNUSABLE
     )
 
     def problems(self) -> Iterator[str]:
@@ -139,10 +136,10 @@ class Reader(abc.ABC):
         return tuple(name and "" for name in self.names.values())
 
     def checked(
-        self, rows: Iterable[Row], left_out: LeftOutRows
+        self, found: Iterable[Row], left_out: LeftOutRows
     ) -> Iterator[tuple[Row, Any]]:
         """Yields each row, with its problem if it has one, and the model's input."""
-        for row in rows:
+        for row in found:
             read = self.blank
             if not row.problem and any(cell != "" for cell in row.cells.values()):
                 try:
@@ -171,7 +168,7 @@ class Reader(abc.ABC):
         if not isinstance(value, str):
             raise InputError(
                 f"{row.place}: {name!r} must be a text. Received: {value!r}."
-                f" {columns_of([*row.cells])}"
+                f" {rows.columns_of([*row.cells])}"
             )
         return value
 
@@ -185,18 +182,18 @@ class TextReader(Reader):
         """See `Reader`."""
         for flag, name in self.names.items():
             is_given = getattr(given, flag) is not None
-            if name is not None and not has_field(first.cells, name) and not is_given:
+            if not (name is None or is_given or rows.has_field(first.cells, name)):
                 self.names[flag] = None
         if self.names["text_a_column"] is None:
             if len(first.cells) != 1:
                 raise InputError(
                     "Give `text_a_column`, the column of the texts."
-                    f" {columns_of([*first.cells])}"
+                    f" {rows.columns_of([*first.cells])}"
                 )
             (self.names["text_a_column"],) = first.cells
         for flag, name in self.names.items():
             if name is not None:
-                require(name, [*names_of(first.cells)], first.place, flag)
+                rows.require(name, [*rows.names_of(first.cells)], first.place, flag)
 
     def predict(
         self, model: Any, inputs: Sequence[Any], *, as_json: bool
@@ -240,7 +237,9 @@ class QuestionReader(Reader):
         """See `Reader`."""
         for flag, name in self.names.items():
             self.names[flag] = name or options.default_of(SquadOptions, flag)
-            require(str(self.names[flag]), [*names_of(first.cells)], first.place, flag)
+            rows.require(
+                str(self.names[flag]), [*rows.names_of(first.cells)], first.place, flag
+            )
 
     def is_empty(self, inputs: Any) -> bool:
         """See `Reader`."""
@@ -346,7 +345,7 @@ class _Scores:
     def __init__(self, model: "TextModel", first: Row) -> None:
         self._column = model.reading.columns.get("label_column")
         self._separator = model.reading.label_separator or ","
-        self._target = getattr(model, "target", None)
+        self._target = model.target
         self._is_wanted = self._target is not None and self._column in first.cells
         self._known: list[tuple[Any, Any]] = []  # predictions and labels, as numbers
         self._num_left_out = 0
@@ -358,23 +357,22 @@ class _Scores:
         try:
             found = self._number(prediction, ",")
             label = self._number(row.cells.get(self._column), self._separator)
-        except (TypeError, ValueError):  # no label, or an unknown one
+        except ValueError:  # no label, or an unknown one
             self._num_left_out += 1
         else:
             self._known.append((found, label))
 
     def _number(self, value: Any, separator: str) -> Any:
         assert self._target is not None
+        cell = rows.as_text([*value] if isinstance(value, tuple) else value, separator)
         if self._target.kind == REGRESSION:
-            if not math.isfinite(number := float(value)):
+            if not math.isfinite(found := rows.number(cell)):
                 raise ValueError("no number")
-            return number
+            return found
         labels = list(self._target.labels)
         if self._target.kind == SINGLE_LABEL:
-            return labels.index(str(value))
-        if not isinstance(value, list | tuple):
-            value = [one.strip() for one in str(value or "").split(separator)]
-        numbers = [labels.index(str(name)) for name in value if name != ""]
+            return labels.index(cell.strip())
+        numbers = [*map(labels.index, split_cell(cell, separator))]
         return [number in numbers for number in range(len(labels))]
 
     def report(self) -> None:
@@ -399,29 +397,48 @@ class _Scores:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[IO[str]]:
+def _opened(path: str, encoding: str) -> Iterator[IO[str]]:
     """Opens the output, which appears under its name when it is complete."""
-    if path == STANDARD:
+    standard = path == STANDARD and getattr(sys.stdout, "buffer", None)
+    if path == STANDARD and not (standard and encoding != "utf-8"):
         yield sys.stdout
         return
-    with files.replacing(path) as file:
-        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    with (
+        contextlib.nullcontext(standard) if standard else files.replacing(path) as file
+    ):
+        text = io.TextIOWrapper(file, encoding, newline="", write_through=True)
         yield text
         text.detach()
 
 
-def _writer(file: IO[str], format_: str) -> Callable[[Mapping[str, Any]], None]:
+def _encoding_for(labels: Iterable[str], encoding: str) -> str:
+    """Returns the input's encoding, or UTF-8 if that lacks characters of labels."""
+    try:
+        "".join(labels).encode(encoding)
+    except UnicodeEncodeError:
+        logging.warning("A label is not in %s: UTF-8 is written.", encoding)
+        return "utf-8-sig"
+    return encoding
+
+
+def _writer(
+    file: IO[str], format_: str, dialect: rows.Dialect
+) -> Callable[[Mapping[str, Any]], None]:
     """Returns a function that writes a row; the first row's columns are the header."""
     if format_ == JSONL:
         return lambda row: print(
             json.dumps(row, ensure_ascii=False, default=str), file=file
         )
     header: list[str] = []
-    table = csv.writer(file, lineterminator="\n")
+    sign, end = dialect.delimiter or ",", dialect.line_end
+    # It quotes either character of its own line end, \r\n, in cells.
+    ended = types.SimpleNamespace(write=lambda row: file.write(f"{row[:-2]}{end}"))
+    table = csv.writer(ended, delimiter=sign)
 
     def write_line(cells: Iterable[Any]) -> None:
         if format_ == TSV:  # TSV has no quotes
-            print("\t".join(str(c).translate(_ESCAPES) for c in cells), file=file)
+            texts = (str(cell).translate(_ESCAPES) for cell in cells)
+            print("\t".join(texts), file=file, end=end)
         else:
             table.writerow(cells)
 
@@ -437,19 +454,22 @@ def _writer(file: IO[str], format_: str) -> Callable[[Mapping[str, Any]], None]:
 def run(options: PredictOptions) -> None:
     """Writes a row for each row."""
     path = options.input_file
-    format_ = options.input_format or format_of(path, TEXT)
-    left_out, rows = _opened_rows(options, format_)
+    default = TEXT if options.delimiter is None else CSV
+    format_ = options.input_format or rows.format_of(path, default)
+    dialect = rows.Dialect(options.delimiter)
+    left_out, found = _opened_rows(options, format_, dialect)
     # The rows up to the first usable one, which shows the columns.
     head: list[Row] = []
     while not head or head[-1].problem or not head[-1].cells:
-        if (row := next(rows, None)) is None:
+        if (row := next(found, None)) is None:
             why = f" {head[-1].place}: {head[-1].problem}" if head else ""
             raise InputError(f"{path}: there are no texts in it.{why}")
         head.append(row)
     first = head[-1]
+    _refuse_taken(first, ["prediction"])
     for flag in ("text_a_column", "text_b_column", "question_column", "context_column"):
         if name := getattr(options, flag):
-            require(name, [*names_of(first.cells)], first.place, flag)
+            rows.require(name, [*rows.names_of(first.cells)], first.place, flag)
     _refuse_output(options.output_file)
     from bert_tf.conversion.source import open_reading, read_export
 
@@ -470,8 +490,19 @@ def run(options: PredictOptions) -> None:
         max_length=options.max_seq_length,
         batch_size=options.batch_size,
     )
+    target = model.target
+    if target is not None and target.kind == MULTI_LABEL:
+        model.target = dataclasses.replace(target, threshold=options.threshold)
+        logging.info(
+            "Predicted are all labels with a probability over %g (`threshold`).",
+            options.threshold,
+        )
+    elif options.is_given("threshold"):
+        raise InputError(
+            f"`threshold` is for several labels: {options.checkpoint} has no such head."
+        )
     reader = _reader(options, model, first)
-    output_format = format_of(
+    output_format = rows.format_of(
         options.output_file, JSONL if format_ == PARQUET else format_
     )
     if output_format == PARQUET:
@@ -482,29 +513,26 @@ def run(options: PredictOptions) -> None:
     as_json = output_format == JSONL
     if path != STANDARD and files.can_be_read_again(path):
         # Reads everything now, so that a bad row far down is not found after hours.
-        trial, again = _opened_rows(options, format_)
+        trial, again = _opened_rows(options, format_, dialect)
         collections.deque(reader.checked(again, trial), maxlen=0)
         trial.report(has_labels=False, warns=False)
     nothing = None if as_json else ""
-    every = reader.checked(itertools.chain(head, rows), left_out)
+    every = reader.checked(itertools.chain(head, found), left_out)
     scores = _Scores(model, first)
-    with _opened(options.output_file) as file:
-        write = _writer(file, output_format)
+    encoding = "utf-8" if as_json else _encoding_for(model.labels, dialect.encoding)
+    with _opened(options.output_file, encoding) as file, model.one_warning():
+        write = _writer(file, output_format, dialect)
         for some in grouped(every, _ROWS_AT_ONCE):
             group, inputs = zip(*some, strict=True)
-            found = reader.predict(model, inputs, as_json=as_json)
-            for row, added in zip(group, found, strict=True):
+            predicted = reader.predict(model, inputs, as_json=as_json)
+            for row, added in zip(group, predicted, strict=True):
                 if row.problem:
                     cells = dict.fromkeys(first.cells, nothing) | dict(row.cells)
                     row = row._replace(cells=cells)
                     added = dict.fromkeys(added, nothing)
                 else:
                     scores.add(row, added.get("prediction"))
-                if taken := [name for name in added if name in row.cells]:
-                    raise InputError(
-                        f"{row.place}: the input has a column {taken[0]!r} already:"
-                        " rename it."
-                    )
+                _refuse_taken(row, added)
                 if not as_json and (new := row.cells.keys() - first.cells.keys()):
                     raise InputError(
                         f"{row.place}: the first row has no column {min(new)!r}: let"
@@ -518,13 +546,21 @@ def run(options: PredictOptions) -> None:
 
 
 def _opened_rows(
-    options: PredictOptions, format_: str
+    options: PredictOptions, format_: str, dialect: rows.Dialect
 ) -> tuple[LeftOutRows, Iterator[Row]]:
     """Returns the input's rows, and the record of those left out while reading."""
     path = options.input_file
     left_out = LeftOutRows(path, options.max_unusable_rows, keeps_places=True)
-    _, rows = read(path, format_)
-    return left_out, left_out.count(rows, keeps_blank=True)
+    _, found = rows.read(path, format_, dialect=dialect)
+    return left_out, left_out.count(found, keeps_blank=True)
+
+
+def _refuse_taken(row: Row, added: Iterable[str]) -> None:
+    """Raises InputError if the input has a column that the output adds."""
+    if taken := [name for name in added if name in row.cells]:
+        raise InputError(
+            f"{row.place}: the input has a column {taken[0]!r} already: rename it."
+        )
 
 
 def _refuse_header(first: Row, column: str | None) -> None:

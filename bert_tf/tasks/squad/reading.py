@@ -93,10 +93,16 @@ class Columns(NamedTuple):
     question: str = "question"
     context: str = "context"
     answer: str = "answer"
+    delimiter: str | None = None  # of a CSV; None: as found
+
+    def read(self, path: str) -> tuple[list[str], Iterator[rows.Row]]:
+        """Returns the columns and rows of a table."""
+        dialect = rows.Dialect(self.delimiter)
+        return rows.read(path, what="table of questions", dialect=dialect)
 
     def require(self, names: Sequence[str], path: str, *, trains: bool) -> None:
         """Raises InputError for a missing column; only training needs answers."""
-        for kind, name in self._asdict().items():
+        for kind, name in zip(self._fields, self[:3], strict=False):
             has_other = kind == "answer" and (not trains or "answers" in names)
             if not has_other:
                 rows.require(name, names, path, f"{kind}_column")
@@ -262,9 +268,9 @@ class TableQuestions(CheckedQuestions):
     def __init__(self, path: str, columns: Columns, **kinds: Any) -> None:
         self._columns = columns
         self._several: list[int] = []  # lines whose answer occurs several times
-        names, found = rows.read(path, what="table of questions")
+        names, found = columns.read(path)
         columns.require(names, path, trains=kinds.get("for_training", False))
-        super().__init__(found, path, {"sha256": "", "columns": columns}, **kinds)
+        super().__init__(found, path, {"sha256": "", "columns": columns[:3]}, **kinds)
         if self._several:
             logging.warning(
                 "%s: %d answers occur several times in their text; the first place"
@@ -324,7 +330,7 @@ class TableQuestions(CheckedQuestions):
             _checked(text, str, "an answer must be text")
             if not text.strip():
                 continue
-            if isinstance(start, str) and start.strip().isdecimal():
+            if isinstance(start, str) and re.fullmatch("[0-9]+", start.strip()):
                 start = int(start)
             if start in (None, ""):
                 words = r"\s+".join(map(re.escape, text.split()))
@@ -446,7 +452,10 @@ def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestio
 
 def _columns_of(options: SquadOptions) -> Columns:
     return Columns(
-        options.question_column, options.context_column, options.answer_column
+        options.question_column,
+        options.context_column,
+        options.answer_column,
+        options.delimiter,
     )
 
 
@@ -458,7 +467,7 @@ def check_tables(options: SquadOptions) -> None:
     }
     for path, is_read in wanted.items():
         if path and is_read and not options.tfds_name and _is_table(path):
-            names, found = rows.read(path, what="table of questions")
+            names, found = _columns_of(options).read(path)
             trains = path == options.train_file and options.do_train
             _columns_of(options).require(names, path, trains=trains)
             if not any(row.cells for row in found):

@@ -68,6 +68,7 @@ class ChoiceLayout:
     label_column: str | None = None
     labels: Sequence[str] | None = None  # of the endings; None: 0, 1, ...
     max_unusable_rows: float = rows.MAX_UNUSABLE
+    delimiter: str | None = None  # of a CSV; None: as found
 
 
 class Columns(NamedTuple):
@@ -115,7 +116,8 @@ def read_choices(
     """Reads the examples of a file, or of a TensorFlow dataset such as hellaswag."""
     if isinstance(source, str):
         with other_formats.naming(source, "run_swag"):
-            header, found = rows.read(source, default=rows.CSV)
+            dialect = rows.Dialect(layout.delimiter)
+            header, found = rows.read(source, default=rows.CSV, dialect=dialect)
             columns = find_columns(layout, header, source, has_labels=has_labels)
             return _choices(found, columns, layout, source)
     there = [*source.features]

@@ -86,6 +86,7 @@ class ChoiceTask(LabelledTask):
             label_column=options.label_column,
             labels=options.labels,
             max_unusable_rows=options.max_unusable_rows,
+            delimiter=options.delimiter,
         )
         sets = {
             split: read_choices(source, layout, has_labels=split != "test")

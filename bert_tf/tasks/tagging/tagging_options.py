@@ -57,7 +57,7 @@ class TaggingOptions(
     TfdsOptions,
     title=options.DATA,
     decides="numbers",
-    hides=("max_unusable_rows",),
+    hides=("max_unusable_rows", "delimiter"),
 ):
     """A run on tagged words."""
 

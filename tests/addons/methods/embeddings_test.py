@@ -30,6 +30,15 @@ class EmbeddingsTest(FolderCase, parameterized.TestCase):
         self.assertEqual(found.kind, kind)
         self.assertEqual([one[:2] for one in found.examples], [(texts, score)])
 
+    def test_tables_of_excel(self):
+        header, rows = "sentence1;sentence2;score\n", "a;b;4,5\nc;d;1,125\n"
+        found = self.read_texts(header + rows)
+        self.assertEqual([one.score for one in found.examples], [4.5, 1.125])
+        with self.assertRaisesRegex(InputError, "must be a number. Received: '4,5'"):
+            self.read_texts(header + rows + "e;f;1.125\n")
+        found = self.read_texts(header.replace(";", "|") + "a|b|4\n", delimiter="|")
+        self.assertEqual(found.examples[0].score, 4.0)
+
     def test_flags_and_models_have_the_same_names(self):
         # The options' module does not import Keras.
         declared = declarations(EmbeddingOptions)

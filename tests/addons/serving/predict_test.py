@@ -1,3 +1,4 @@
+import codecs
 import csv
 import gzip
 import io
@@ -9,6 +10,7 @@ from unittest import mock
 import numpy as np
 import pyarrow
 import sklearn.metrics
+from absl.testing import parameterized
 from pyarrow import parquet
 
 import bert_tf
@@ -37,7 +39,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 TEXTS = ["w1 w2", 'w3, "w4"', "w5\nw6 w7", "w8 w9 w10 w11 w12 w13 w14"]
 
 
-class PredictTest(FolderCase):
+class PredictTest(FolderCase, parameterized.TestCase):
     def checkpoint(self, model, labels=None, kind=None, **flags):
         """The folder of a run with random weights."""
         randomize(model, 5)
@@ -129,7 +131,8 @@ class PredictTest(FolderCase):
             input_file=self.write("new.csv.gz", packed),
             output_file=self.path("scored.csv"),
         )
-        read = list(csv.DictReader(io.StringIO(found, newline="")))
+        self.assertStartsWith(found, "\ufeff")  # as in the input
+        read = list(csv.DictReader(io.StringIO(found[1:], newline="")))
         expected = bert_tf.load(folder).predict(TEXTS)
         self.assertEqual([*read[0]], ["id", "review", "prediction", "p_no", "p_yes"])
         self.assertEqual([row["review"] for row in read], TEXTS)
@@ -278,6 +281,123 @@ class PredictTest(FolderCase):
             self.assertEqual({name: values[name] for name in row}, row)
             self.assertEqual(tuple(values["prediction"]), one.label)
             self.assertAllClose(values["probabilities"], one.probabilities)
+
+    @parameterized.parameters(
+        ("in.csv", ";", "utf-8", "\r\n"),
+        ("in.csv", ";", "utf-8-sig", "\n"),
+        ("in.csv", ";", "cp1252", "\r\n"),
+        ("in.csv", ",", "utf-16", "\r\n"),
+        ("in.csv", ",", "utf-8", "\r"),
+        ("in.csv", "|", "utf-8", "\n"),
+        ("in.tsv", "\t", "cp1252", "\r\n"),
+        ("in.csv.gz", "\t", "utf-8-sig", "\r\n"),
+    )
+    def test_the_output_is_written_like_the_input(self, name, sign, encoding, end):
+        self.checkpoint(BertClassifier(toy.CONFIG, 2), labels=("n\xf6", "ja"))
+        cells = ["w1 \xfc", f"w2{sign}w3", "w4\nw5", "w6\rw7", 'w6 "w7"']
+        if name == "in.tsv":
+            cells = ["w1 \xfc", "w2;w3", "w4, w5", '"w6']
+        rows = [["text", "n\xba"], *([cell, "1,5"] for cell in cells)]
+        text = "".join(f"{sign.join(row)}{end}" for row in rows)
+        if name != "in.tsv":
+            file = io.StringIO(newline="")
+            how = {"delimiter": sign, "lineterminator": end}
+            csv.writer(file, quoting=csv.QUOTE_ALL, **how).writerows(rows)
+            text = file.getvalue()
+        content = text.encode(encoding)
+        path = self.write(name, gzip.compress(content) if ".gz" in name else content)
+        given = {"delimiter": sign} if sign == "|" else {}
+        output = self.path(f"out{name[2:6]}")
+        cli.run_script(
+            predict,
+            checkpoint=self.path("run"),
+            input_file=path,
+            output_file=output,
+            text_a_column="text",
+            **given,
+        )
+        with open(output, "rb") as file:
+            written = file.read()
+        self.assertEqual(written.startswith(codecs.BOM_UTF8), encoding == "utf-8-sig")
+        decoded = written.decode(encoding)
+        self.assertEndsWith(decoded, end)
+        found = [line.split("\t") for line in decoded.split(end)[:-1]]
+        if name != "in.tsv":
+            found = list(csv.reader(io.StringIO(decoded, newline=""), delimiter=sign))
+        self.assertEqual([row[:2] for row in found], rows)
+        self.assertEqual(found[0][2:], ["prediction", "p_n\xf6", "p_ja"])
+        header = decoded.removeprefix("\ufeff").split(end)[0]
+        self.assertEqual(header, sign.join(["text", "n\xba", *found[0][2:]]))
+        for row in found[1:]:
+            self.assertIn(row[2], ("n\xf6", "ja"))
+            self.assertAllClose(float(row[3]) + float(row[4]), 1.0)
+
+    def test_labels_that_the_encoding_lacks(self):
+        self.checkpoint(BertClassifier(toy.CONFIG, 2), labels=("\u597d", "ja"))
+        path = self.write("in.csv", "text;n\r\nw1 \xfc;1\r\n".encode("cp1252"))
+        with self.assertLogs(level="WARNING") as logs:
+            found = self.predict(
+                input_file=path, text_a_column="text", output_file=self.path("o.csv")
+            )
+        self.assertIn("A label is not in cp1252: UTF-8 is written.", logs.output[-1])
+        self.assertStartsWith(found, "\ufefftext;n;prediction;p_\u597d;p_ja\r\n")
+        self.assertIn("w1 \xfc;1;", found)
+
+    def test_standard_output_is_written_like_the_input(self):
+        self.checkpoint(BertClassifier(toy.CONFIG, 2), labels=("no", "ja"))
+        stdin = io.TextIOWrapper(io.BytesIO("text;n\r\nw1 \xfc;1\r\n".encode("cp1252")))
+        stdout = io.TextIOWrapper(io.BytesIO(), "utf-8")
+        with mock.patch.multiple(sys, stdin=stdin, stdout=stdout):
+            cli.run_script(
+                predict,
+                checkpoint=self.path("run"),
+                input_format="csv",
+                text_a_column="text",
+            )
+        lines = stdout.buffer.getvalue().split(b"\r\n")
+        self.assertEqual(lines[0], b"text;n;prediction;p_no;p_ja")
+        self.assertStartsWith(lines[1].decode("cp1252"), "w1 \xfc;1;")
+
+    def test_a_threshold_for_several_labels(self):
+        folder = self.checkpoint(
+            BertClassifier(toy.CONFIG, 3, problem_type=MULTI_LABEL),
+            labels=("a", "b", "c"),
+            kind=MULTI_LABEL,
+        )
+        path = self.write("in.csv", "text\n" + "".join(f"{w} w3\n" for w in WORDS))
+        found = bert_tf.load(folder).predict([f"{w} w3" for w in WORDS])
+        middle = float(np.median([one.probabilities["b"] for one in found]))
+        for threshold in (0.5, middle + 1e-6):
+            given = {} if threshold == 0.5 else {"threshold": threshold}
+            with self.assertLogs(level="INFO") as logs:
+                written = self.predict(
+                    input_file=path, output_file=self.path("o.csv"), **given
+                )
+            said = f"all labels with a probability over {threshold:g} (`threshold`)."
+            self.assertTrue(any(said in line for line in logs.output), logs.output)
+            rows = csv.DictReader(io.StringIO(written))
+            for row, one in zip(rows, found, strict=True):
+                likely = [n for n, p in one.probabilities.items() if p > threshold]
+                self.assertEqual(row["prediction"], ",".join(likely))
+
+    def test_one_warning_of_all_texts_that_were_cut(self):
+        self.checkpoint(BertClassifier(toy.CONFIG, 2), labels=("no", "yes"))
+        texts = ["w1 w2", "w1 " * 20] * 5
+        path = self.write("in.csv", "text\n" + "".join(f"{text}\n" for text in texts))
+        with (
+            mock.patch.object(predict, "_ROWS_AT_ONCE", 3),
+            self.assertLogs(level="WARNING") as logs,
+        ):
+            self.predict(input_file=path, output_file=self.path("o.csv"))
+        said = [line for line in logs.output if "cut" in line]
+        self.assertLen(said, 1)
+        self.assertIn("5 of 10 texts have more than 8 tokens", said[0])
+
+    def test_a_column_prediction_is_refused_before_the_model_is_opened(self):
+        path = self.write("in.jsonl", '{"text": "w1", "prediction": "no"}\n')
+        message = "in.jsonl:1: the input has a column 'prediction' already: rename it"
+        with self.assertRaisesRegex(InputError, message):
+            predict.run(predict.PredictOptions(checkpoint="nowhere", input_file=path))
 
     def test_words(self):
         folder = self.checkpoint(
@@ -437,6 +557,8 @@ class PredictTest(FolderCase):
                 "n.csv: an HTML page.*table as CSV",
             ),
             ("j.txt", "w1\n", {"start_column": "b"}, "`start_column` has no effect"),
+            ("l.txt", "w1\n", {"threshold": 0.2}, "`threshold` is for several labels"),
+            ("m.csv", "a,b;c\nd,e;f\n", {}, "commas or semicolons .*`delimiter=,`"),
         ):
             path = self.write(name, content)
             with self.assertRaisesRegex(InputError, message):

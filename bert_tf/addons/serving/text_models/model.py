@@ -1,5 +1,6 @@
 """`load`, and what all models of texts have in common."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib.util
@@ -240,9 +241,11 @@ class TextModel:
     head = "an encoder"
     methods: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    target: Any = None  # a classifier's
     _default_length = _LENGTH
     head_name: str | None = None  # of `names`
     _has_positions = False  # whether the predicted positions are an input
+    _counts: list[int] | None = None  # of texts that were cut, and of all
 
     def __init__(
         self,
@@ -543,8 +546,18 @@ class TextModel:
             f"{self.source.path} is {self.head}: it has {known}, not `{method}`."
         )
 
+    @contextlib.contextmanager
+    def one_warning(self) -> Iterator[None]:
+        """Warns once of all texts that calls in its body cut."""
+        self._counts = [0, 0]
+        yield
+        counts, self._counts = self._counts, None
+        self._warn_of_cut(*counts)
+
     def _warn_of_cut(self, count: int, number: int) -> None:
-        if count:
+        if self._counts is not None:
+            self._counts = [self._counts[0] + count, self._counts[1] + number]
+        elif count:
             logging.warning(
                 "%d of %d texts have more than %d tokens, and were cut (`max_length`).",
                 count,
