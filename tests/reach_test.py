@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (31, 8_763),
-    "bert_tf.run_pretraining": (67, 21_221),
-    "bert_tf.run_classifier": (73, 22_494),
-    "bert_tf.export_model": (72, 23_509),
+    "tfrecords.create_pretraining_data": (31, 8_770),
+    "bert_tf.run_pretraining": (67, 21_440),
+    "bert_tf.run_classifier": (73, 22_760),
+    "bert_tf.export_model": (72, 23_770),
 }
-MOST_LINES_OF_THE_CORE = 38_185
-MOST_LINES = 54_411
+MOST_LINES_OF_THE_CORE = 38_460
+MOST_LINES = 54_730
 
 
 class ReachTest(tf.test.TestCase):
