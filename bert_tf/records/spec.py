@@ -37,6 +37,9 @@ _TELLING_FEATURES = {
 _V2_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
 _LABELS = "next_sentence_labels"
 
+# The features whose lengths are a record's.
+_TELLING_LENGTHS = ("input_ids", "masked_lm_positions", "cls_positions")
+
 # The flags that set lengths.
 _LENGTH = "max_seq_length"
 _PREDICTIONS = "max_predictions_per_seq"
@@ -147,13 +150,9 @@ class RecordSpec:
                     ("masked_lm_weights", FLOAT32),
                 )
             ]
-        stored = stored or {}
-        return cls(
-            [
-                dataclasses.replace(feature, stored=stored.get(feature.name))
-                for feature in (*features, label)
-            ]
-        )
+        own = (stored or {}).get
+        every = (*features, label)
+        return cls([dataclasses.replace(f, stored=own(f.name)) for f in every])
 
     @classmethod
     @functools.cache
@@ -210,11 +209,7 @@ class RecordSpec:
         }
         length, predictions, sequences = (
             len(table[name].int64_list.value) if name in table else 0
-            for name in (
-                stored.get("input_ids", "input_ids"),
-                "masked_lm_positions",
-                "cls_positions",
-            )
+            for name in (stored.get(name, name) for name in _TELLING_LENGTHS)
         )
         if not kind or not length:
             found = ", ".join(_described(name, table[name]) for name in sorted(table))
