@@ -182,6 +182,10 @@ class OwnTableTest(FolderCase, parameterized.TestCase):
         found = self.data_set("--train_file=train.jsonl")
         self.assertEqual(found.read_target(folder).labels, ("x", "y"))
         self.assertEqual(found.read(folder, "train").num_left_out, 2)
+        # Among several labels they are none of them.
+        found = self.data_set("--train_file=train.jsonl", "--several_labels")
+        labels = [one.label for one in found.read(folder, "train")[-3:]]
+        self.assertEqual(labels, ["y", "", ""])
 
     @parameterized.parameters(
         ("x;y,x,y", "|", "'x;y' .*`label_separator=;`"),
