@@ -77,6 +77,11 @@ class Row(NamedTuple):
         """FILE:NUMBER, for messages."""
         return f"{self.path}:{self.number}"
 
+    @property
+    def is_split(self) -> bool:
+        """Whether it has more cells than columns, as "3,5" would make."""
+        return bool(self.problem) and any(self.values[len(self.cells) :])
+
     def get(self, column: Column) -> Any:
         """Returns a cell, or a field within one; None if there is none."""
         if isinstance(column, str):
@@ -104,8 +109,7 @@ def read(
         dialect.delimiter = sign = "\t" if given in ("tab", r"\t") else given
         if kind not in (CSV, TSV) or not re.fullmatch(r'[^\w"\r\n]', sign):
             raise InputError(
-                f"{shown}: `delimiter={given}` must be one sign, between the cells of a"
-                " CSV: ; or tab."
+                f"{shown}: `delimiter={given}` must be one sign of a CSV, ; or tab."
             )
         kind = TSV if kind == TSV and sign == "\t" else CSV
     numbered = FORMATS[kind].read(path, what, dialect)
@@ -226,10 +230,10 @@ def _lines_of(pieces: Iterable[str], newline: str = "\n") -> Iterator[str]:
 
 def _csv(path: str, what: str, dialect: Dialect) -> Numbered:
     pieces = _decoded(path, what, dialect, is_csv=True)
-    head = ""
+    head, ends = "", 0
     for piece in pieces:
-        head += piece
-        if len(_LINE_END.findall(head)) > 1:  # the header, and a row like it
+        head, ends = head + piece, ends + len(_LINE_END.findall(piece))
+        if ends > 1:  # the header, and a row like it
             break
     sign = dialect.delimiter = dialect.delimiter or _delimiter(head, _shown(path))
     text = _lines_of(itertools.chain([head], pieces), newline="")

@@ -47,6 +47,7 @@ _MASKED_LM_FUNCTION = (
     *("masked_lm_hidden_act", "masked_lm_layer_norm_eps", "tie_word_embeddings"),
 )
 
+_NEW_HEAD = "`init_head=False` begins with its encoder and a new head."
 _USE_ITS_CONFIG = f" Use the {CONFIG_NAME} that belongs to the checkpoint."
 
 
@@ -112,9 +113,7 @@ def _refuse_what_does_not_fit(
         n for n in weights if n not in known and not n.startswith(names.FOREIGN)
     ]
     if not all(name.startswith("bert/") for name in variables):
-        refuse_foreign(
-            weights, "`init_head=False` begins with its encoder and a new head."
-        )
+        refuse_foreign(weights, _NEW_HEAD)
     of_encoder = [n for n in variables if n.startswith("bert/") and not is_added(n)]
     missing = [n for n in of_encoder if n not in weights and n not in optional]
     if wrong and wrong.keys() <= of_heads:
@@ -334,6 +333,7 @@ def _with_head(
     """Builds a model with a head that is in the checkpoint, or is to be new."""
     for row in names.head_names(head, source.require_config()):
         if init_head and row.original not in source.weights:
+            refuse_foreign(source.weights, _NEW_HEAD)
             raise InputError(
                 f"{source.path}: no checkpoint with a {head} head ({row.original} is"
                 " missing). To begin with its encoder and a new head, give"
@@ -358,6 +358,7 @@ def _loaded(
 def _outputs(source: Source, head: str) -> int:
     """Returns the number of outputs of a checkpoint's head."""
     if head not in names.heads_of(source.weights):
+        refuse_foreign(source.weights, f"{_NEW_HEAD} Give `num_labels`.")
         raise InputError(
             f"{source.path}: no checkpoint with a {head} head; give `num_labels` to"
             " start one from it."

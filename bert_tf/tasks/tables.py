@@ -140,7 +140,7 @@ class TableSplit:
             with_commas = [c for c in columns if rows.has_decimal_commas(found, c)]
         for row in left_out.count(found, keeps_blank=keeps_blank):
             number = row.number
-            if not row.cells:
+            if not row.cells or (self.numbers and row.is_split):
                 left_out.add(number, row.problem)
                 continue
             values = ((column, row.get(column)) for column in used)

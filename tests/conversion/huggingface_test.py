@@ -15,7 +15,12 @@ from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import huggingface
 from bert_tf.conversion.huggingface import read_tensors, write_tensors
-from bert_tf.conversion.loading import load_classifier, load_pretrainer
+from bert_tf.conversion.loading import (
+    load_classifier,
+    load_pretrainer,
+    load_span_predictor,
+    load_tagger,
+)
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.weights import Weights, refuse_foreign
 from bert_tf.modeling.heads import BertPretrainer
@@ -354,9 +359,20 @@ class RefusedTest(HuggingFaceTestCase):
 
     def test_a_classifier_that_the_config_does_not_name(self):
         for fields in ({"architectures": None}, {"architectures": ["MyBert"]}):
-            weights = self.read(self.save("BertForSequenceClassification", **fields))
+            folder = self.save("BertForSequenceClassification", **fields)
+            weights = self.read(folder)
             with self.assertRaisesRegex(InputError, "classifier.weight.*`architectur"):
                 refuse_foreign(weights, "")
+            # So it is named where it is wanted.
+            for load in (load_classifier, load_tagger, load_span_predictor):
+                with self.assertRaisesRegex(InputError, "unknown here: classifier.bia"):
+                    load(folder)
+            self.assertEqual(load_classifier(folder, 2, init_head=False).num_labels, 2)
+            tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]
+            Vocabulary(tokens).save(os.path.join(folder, "vocab.txt"))
+            with self.assertLogs(level="WARNING") as logs:
+                bert_tf.load(folder, runtime="keras")
+            self.assertIn("an encoder, beside it: unknown head/clas", logs.output[0])
 
     def test_configs_that_do_not_fit(self):
         folder = self.save("BertForSequenceClassification", problem_type="ranking")

@@ -153,6 +153,15 @@ class OwnTableTest(FolderCase, parameterized.TestCase):
             times = 2 if "--labels=v,w" in given else 1
             self.assertEqual(read, [[number] * times for number in expected])
 
+    def test_a_comma_that_splits_a_number(self):
+        found = self.data_set("--regression", "--train_file=train.csv")
+        folder = self.write("text_a,label\nA,3,5\nB,4,25\n", "train.csv")
+        with self.assertRaisesRegex(InputError, "csv:2: the row has 3 columns, the h"):
+            found.read(folder, "train")
+        folder = self.write("text_a,label\nA,3,\nB,4,\n", "train.csv")
+        labels = [one.label for one in found.read(folder, "train")]
+        self.assertEqual(labels, ["3", "4"])
+
     def test_several_numbers_in_a_cell_have_no_decimal_commas(self):
         found = self.data_set("--regression", "--labels=v,w")
         folder = self.write("text_a\tlabel\nA\t3,5\nB\t4,25\n")
@@ -182,6 +191,10 @@ class OwnTableTest(FolderCase, parameterized.TestCase):
         found = self.data_set("--train_file=train.jsonl")
         self.assertEqual(found.read_target(folder).labels, ("x", "y"))
         self.assertEqual(found.read(folder, "train").num_left_out, 2)
+        # Among several labels they are none of them.
+        found = self.data_set("--train_file=train.jsonl", "--several_labels")
+        labels = [one.label for one in found.read(folder, "train")[-3:]]
+        self.assertEqual(labels, ["y", "", ""])
 
     @parameterized.parameters(
         ("x;y,x,y", "|", "'x;y' .*`label_separator=;`"),

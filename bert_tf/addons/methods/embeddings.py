@@ -147,7 +147,7 @@ def _texts_and_score(
     score_column: rows.Column | None,
     commas: bool,
 ) -> tuple[tuple[str, ...], float]:
-    if not row.cells:
+    if not row.cells or (score_column is not None and row.is_split):
         raise InputError(row.problem)
     cells = [row.get(column) for column in columns]
     score = "0" if score_column is None else row.get(score_column)

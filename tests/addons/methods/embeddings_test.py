@@ -36,6 +36,8 @@ class EmbeddingsTest(FolderCase, parameterized.TestCase):
         self.assertEqual([one.score for one in found.examples], [4.5, 1.125])
         with self.assertRaisesRegex(InputError, "must be a number. Received: '4,5'"):
             self.read_texts(header + rows + "e;f;1.125\n")
+        with self.assertRaisesRegex(InputError, "x.csv:2: the row has 4 columns"):
+            self.read_texts((header + "a;b;4,5\n").replace(";", ","))
         found = self.read_texts(header.replace(";", "|") + "a|b|4\n", delimiter="|")
         self.assertEqual(found.examples[0].score, 4.0)
 

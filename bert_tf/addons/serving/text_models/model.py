@@ -146,6 +146,9 @@ def load(
     heads = [names.HEADS[head] for head in names.heads_of(source.weights)]
     # The last head: that of a task stands after those of pre-training.
     kinds = [head for head in heads if head.text_model]
+    unknown = [n for n in source.weights if n.startswith(names.FOREIGN)]
+    if unknown and not kinds:
+        logging.warning("%s: an encoder, beside it: %s.", path, ", ".join(unknown))
     kind: type[TextModel] = kinds[-1].code("text_model") if kinds else TextModel
     return kind(source, max_length=max_length, batch_size=batch_size, runtime=runtime)
 
