@@ -43,9 +43,7 @@ _FUNCTION: tuple[str, ...] = (
     "left_to_right",
     "right_to_left",
 )
-_MASKED_LM_FUNCTION = (
-    *("masked_lm_hidden_act", "masked_lm_layer_norm_eps", "tie_word_embeddings"),
-)
+_MASKED_LM_FUNCTION = ("masked_lm_hidden_act", "masked_lm_layer_norm_eps")
 
 _NEW_HEAD = "`init_head=False` begins with its encoder and a new head."
 _USE_ITS_CONFIG = f" Use the {CONFIG_NAME} that belongs to the checkpoint."
@@ -153,7 +151,7 @@ def refuse_other_function(
         return
     fields = _FUNCTION
     if names.MASKED_LM in names.heads_of(source.weights):
-        fields += _MASKED_LM_FUNCTION
+        fields += (*_MASKED_LM_FUNCTION, "tie_word_embeddings")
     if config.shares_layers and source.config.shares_layers:
         fields += ("num_hidden_layers",)  # which the weights do not show
     for field in fields:

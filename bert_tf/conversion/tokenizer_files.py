@@ -342,14 +342,12 @@ def _differences(
     folder: str, tokenizer: dict[str, Any] | None, vocabulary: Vocabulary | None
 ) -> Iterator[str]:
     """Yields settings in the files that the original's tokenizer cannot have."""
-    config_path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     json_path = os.path.join(folder, TOKENIZER_NAME)
-    sentences_path = os.path.join(folder, SENTENCES_NAME)
-    special_path = os.path.join(folder, _SPECIAL_TOKENS_NAME)
-    added_path = os.path.join(folder, _ADDED_TOKENS_NAME)
+    names = (TOKENIZER_CONFIG_NAME, _SPECIAL_TOKENS_NAME, _ADDED_TOKENS_NAME)
+    paths = [os.path.join(folder, name) for name in (*names, SENTENCES_NAME)]
+    config_path, special_path, added_path, sentences_path = paths
     config, special, added, sentences = (
-        files.read_object(path) if files.exists(path) else {}
-        for path in (config_path, special_path, added_path, sentences_path)
+        files.read_object(path) if files.exists(path) else {} for path in paths
     )
     casing = casing_of(folder)
     has_upper_case = vocabulary is not None and vocabulary.has_upper_case

@@ -97,8 +97,7 @@ def read_modules(folder: str) -> Reading:
     if name is not None and isinstance(prompts, dict) and prompts.get(str(name)):
         others.append(f"{whole}: default_prompt_name={name!r}, before each text")
     size = values.get("truncate_dim")
-    numbers = [n for n in (size, width) if isinstance(n, int)]
-    if size is not None and (len(numbers) < 2 or size < width):
+    if size is not None and not (type(size) is type(width) is int and size >= width):
         others.append(f"{whole} sets truncate_dim={size!r}")
     if others:
         logging.warning("Not computed here: %s.", others[0])
