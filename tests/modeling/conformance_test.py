@@ -53,6 +53,12 @@ MODELS = {
         ),
         **options,
     ),
+    "untied": lambda config, **options: BertPretrainer(
+        dataclasses.replace(
+            config, tie_word_embeddings=False, pooler_hidden_act="gelu_erf"
+        ),
+        **options,
+    ),
     "electra": ElectraPretrainer,
     "classifier": lambda config, **options: BertClassifier(config, 3, **options),
     "regression": lambda config, **options: BertClassifier(config, 1, **options),
