@@ -201,7 +201,7 @@ def _joined(cells: Mapping[str, str], separator: str, *, numbers: bool) -> str:
     return separator.join(name for name in found if _FLAGS[found[name]])
 
 
-_FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True}
+_FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True, "0,0": False, "1,0": True}
 _FLAGS |= {"false": False, "true": True, "False": False, "True": True}
 
 

@@ -235,6 +235,10 @@ class OwnTableTest(FolderCase, parameterized.TestCase):
         )
         read = found.read(folder, "train")
         self.assertEqual([one.label for one in read], ["insult", "toxic,insult", ""])
+        floats = "text_a;toxic;insult\nA;0,0;1,0\nB;1,0;1,0\n"
+        excel = self.data_set("--several_labels", columns, "--train_file=x.csv")
+        read = excel.read(self.write(floats, "x.csv"), "train")
+        self.assertEqual([one.label for one in read], ["insult", "toxic,insult"])
         found = self.data_set("--several_labels", columns, "--labels=x,y")
         self.assertEqual(found.read(folder, "train")[1].label, "x,y")
         found = self.data_set("--regression", columns, "--label_separator=;")
