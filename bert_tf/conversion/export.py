@@ -375,7 +375,7 @@ def write_kerashub(folder: str, model: Source) -> None:
 def _refuse_added(model: Source) -> None:
     """Raises InputError for weights that no other program can use."""
     config = model.require_config()
-    ours = ("right_to_left", "bilstm")
+    ours = ("right_to_left", "bilstm", "attention_window")
     options = [*added_options(model.weights), *(n for n in ours if getattr(config, n))]
     if options:
         raise InputError(
