@@ -18,7 +18,12 @@ from bert_tf.base.addons import addon
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import huggingface, names, tensorflow
-from bert_tf.conversion.loading import checked_casing, extended, refuse_other_function
+from bert_tf.conversion.loading import (
+    checked_casing,
+    extended,
+    refuse_other_function,
+    resized,
+)
 from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import (
     CONFIG_NAME,
@@ -98,10 +103,13 @@ def completed(
 
 def source_of(options: Any, heads: Sequence[str] | None = None) -> Source:
     """Returns the source at `checkpoint`, completed by a command's other options."""
-    config, vocabulary = options.bert_config_file, options.vocab_file
+    path, vocabulary = options.bert_config_file, options.vocab_file
+    source = open_source(options.checkpoint)
+    config = BertConfig.from_json_file(path) if path else source.require_config()
+    resized_source, config = resized(options, source, config)
     return completed(
-        open_source(options.checkpoint),
-        config=BertConfig.from_json_file(config) if config else None,
+        resized_source or source,
+        config=config,
         vocabulary=Vocabulary.from_file(vocabulary) if vocabulary else None,
         do_lower_case=options.value_if_given("do_lower_case"),
         heads=heads,
