@@ -38,6 +38,7 @@ ADDONS = {
     # Formats of checkpoints.
     "kerashub": "bert_tf.conversion.kerashub",
     "distilbert": "bert_tf.addons.methods.distilbert",
+    "longformer": "bert_tf.addons.methods.longformer",
     "tf_model": "bert_tf.addons.methods.tf_model",
     "sentence_transformers": "bert_tf.addons.methods.sentence_transformers",
     "model_garden": "bert_tf.addons.methods.model_garden",
