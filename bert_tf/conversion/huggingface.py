@@ -254,8 +254,11 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     known_types = (*_DEFAULTS, *_OTHERS)
     if not isinstance(model_type, str) or model_type not in known_types:
         types = " or ".join(map(repr, known_types))
+        why = ""
+        if model_type == "big_bird":
+            why = " Its random blocks are others in transformers than in its own code."
         raise InputError(
-            f"{path}: `model_type` must be {types}. Received: {model_type!r}."
+            f"{path}: `model_type` must be {types}. Received: {model_type!r}.{why}"
         )
     further: tuple[str, ...] = ()
     if model_type in _OTHERS:

@@ -90,13 +90,17 @@ class LongRunTest(RunClassifierTestCase):
         self.write_tsv(train=32)
         size = {"max_seq_length": 40, "pad": "max"}
         long = {"max_position_embeddings": 48, "attention_window": 5}
-        self.run_script(
-            "--do_train",
-            "--do_predict",
-            init_checkpoint=self.pretrained(),
-            **size,
-            **long,
-        )
+        checkpoint = self.pretrained()
+        for name, parts in (("run", 1), ("parts", 2)):
+            self.run_script(
+                "--do_train",
+                "--do_predict",
+                output_dir=self.path(name),
+                init_checkpoint=checkpoint,
+                gradient_accumulation_steps=parts,
+                **size,
+                **long,
+            )
         config = self.read_json("run", "bert_config.json")
         self.assertEqual({n: config[n] for n in long}, long)
         self.assertEqual(config["global_tokens"], 1)
@@ -104,3 +108,9 @@ class LongRunTest(RunClassifierTestCase):
         model = bert_tf.load(self.path("run"))
         found = [list(one.probabilities.values()) for one in model.predict(texts[1:-1])]
         self.assertAllClose(found, self.table("run", "test_results.tsv"), atol=1e-5)
+        # The same step, dropout too, from micro-batches: to rounding.
+        whole, parts = (
+            open_source(self.path(name)).weights for name in ("run", "parts")
+        )
+        for name in whole:
+            self.assertAllClose(whole[name], parts[name], rtol=0, atol=1e-6, msg=name)

@@ -137,6 +137,7 @@ class LongformerTest(FolderCase, parameterized.TestCase):
         for fields, message in (
             ({"attention_window": [4, 6]}, "the same even number in all layers"),
             ({"attention_window": 5}, "the same even number"),
+            ({"model_type": "big_bird"}, "Its random blocks are others"),
             (
                 {"architectures": ["LongformerForMultipleChoice"]},
                 "Longformer's classes",
