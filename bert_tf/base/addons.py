@@ -27,6 +27,8 @@ ADDONS = {
     # Parts of models, and objectives.
     "bilstm": "bert_tf.modeling.bilstm:BiLstm",
     "electra": "bert_tf.addons.methods.electra:ElectraPretrainer",
+    "long_texts": "bert_tf.addons.methods.long_texts:lengthened",
+    "local_attention": "bert_tf.addons.methods.local_attention",
     "standardization": "bert_tf.addons.methods.standardization",
     "regularization": "bert_tf.addons.methods.regularization",
     # Pictures of reports.
@@ -36,6 +38,7 @@ ADDONS = {
     # Formats of checkpoints.
     "kerashub": "bert_tf.conversion.kerashub",
     "distilbert": "bert_tf.addons.methods.distilbert",
+    "longformer": "bert_tf.addons.methods.longformer",
     "tf_model": "bert_tf.addons.methods.tf_model",
     "sentence_transformers": "bert_tf.addons.methods.sentence_transformers",
     "model_garden": "bert_tf.addons.methods.model_garden",

@@ -114,6 +114,12 @@ class BertConfig:
         num_hidden_groups: 1 if all layers share one layer's weights, as in ALBERT; None
             if each has its own. Needs `embedding_size`.
         inner_group_num: 1 or None: number of layers in the shared one.
+        attention_window: how far away a token sees others, to each side (Beltagy et al.
+            2020, "Longformer"; transformers' number is twice as large); None for any
+            distance.
+        global_tokens: how many of the first text's first tokens see all others and are
+            seen by all, by projections of their own: 1 for [CLS]. Needs
+            `attention_window`.
 
     The original's files lack the attributes from `left_to_right` on; ours have them
     only if they differ from the original's constants.
@@ -152,6 +158,8 @@ class BertConfig:
     embedding_size: int | None = None
     num_hidden_groups: int | None = None
     inner_group_num: int | None = None
+    attention_window: int | None = None
+    global_tokens: int | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -165,6 +173,13 @@ class BertConfig:
             raise ValueError(
                 "`embedding_size` must be given with `num_hidden_groups`: its default"
                 " in ALBERT's files differs from BERT's."
+            )
+        if self.attention_window is None and self.global_tokens is not None:
+            raise ValueError("`global_tokens` needs `attention_window`.")
+        if self.attention_window and (self.shares_layers or not self.is_bidirectional):
+            raise ValueError(
+                "`attention_window` is not for layers that share their weights"
+                " (`num_hidden_groups`), nor for one direction."
             )
         if self.left_to_right and self.right_to_left:
             raise ValueError("`left_to_right` and `right_to_left` exclude each other.")

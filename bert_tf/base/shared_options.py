@@ -1,8 +1,11 @@
 """The model, lengths and devices: the options that most commands have."""
 
+import dataclasses
 from collections.abc import Iterator
 
 from bert_tf.base import options
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
 
 
@@ -30,6 +33,44 @@ class ModelOptions(Options, title=options.MODEL, decides="numbers"):
         decides="result",
         in_summary=True,
     )
+
+
+class LongTextOptions(Options, title=options.MODEL, decides="numbers"):
+    """A model for longer texts than its checkpoint's."""
+
+    max_position_embeddings: int | None = option(
+        None,
+        "The length of the longest sequence, if the model is to have more positions"
+        " than its checkpoint or config: their rows are repeated.",
+        least=1,
+    )
+    attention_window: int | None = option(
+        None,
+        "Local attention: how many tokens to each side a token sees, besides the global"
+        " ones (Longformer, Beltagy et al. 2020; transformers' attention_window counts"
+        " both sides). [CLS] is global for classes, the question for questions.",
+        least=1,
+    )
+
+    def global_tokens(self, config: BertConfig) -> int | None:
+        """Returns the global tokens of a model with local attention."""
+        return config.global_tokens
+
+    def resized(self, config: BertConfig) -> BertConfig:
+        """Returns a config with the positions and the window that are given.
+
+        Raises:
+            InputError: the model has no local attention.
+        """
+        names = ("max_position_embeddings", "attention_window")
+        given = {name: getattr(self, name) for name in names if self.is_given(name)}
+        try:
+            config = dataclasses.replace(config, **given)
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        if not config.attention_window:
+            return config
+        return dataclasses.replace(config, global_tokens=self.global_tokens(config))
 
 
 class LengthOptions(Options, title=options.LENGTHS, decides="numbers"):

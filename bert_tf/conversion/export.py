@@ -18,7 +18,12 @@ from bert_tf.base.addons import addon
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import huggingface, names, tensorflow
-from bert_tf.conversion.loading import checked_casing, extended, refuse_other_function
+from bert_tf.conversion.loading import (
+    checked_casing,
+    extended,
+    refuse_other_function,
+    resized,
+)
 from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import (
     CONFIG_NAME,
@@ -98,10 +103,13 @@ def completed(
 
 def source_of(options: Any, heads: Sequence[str] | None = None) -> Source:
     """Returns the source at `checkpoint`, completed by a command's other options."""
-    config, vocabulary = options.bert_config_file, options.vocab_file
+    path, vocabulary = options.bert_config_file, options.vocab_file
+    source = open_source(options.checkpoint)
+    config = BertConfig.from_json_file(path) if path else source.require_config()
+    resized_source, config = resized(options, source, config)
     return completed(
-        open_source(options.checkpoint),
-        config=BertConfig.from_json_file(config) if config else None,
+        resized_source or source,
+        config=config,
         vocabulary=Vocabulary.from_file(vocabulary) if vocabulary else None,
         do_lower_case=options.value_if_given("do_lower_case"),
         heads=heads,
@@ -209,7 +217,7 @@ class NewFolder:
 def write_tf1(folder: str, model: Source) -> None:
     """Writes the original's files: bert_config.json, vocab.txt, bert_model.ckpt."""
     config = model.require_config()
-    _refuse_added(model)
+    _refuse_added(model, *_OURS)
     as_electras = names.is_electra(config, names.heads_of(model.weights))
     beyond = config.beyond_the_original()
     if as_electras:  # its "gelu" is the exact function
@@ -314,7 +322,7 @@ def _as_float32(variable: keras.Variable) -> np.ndarray:
 def write_huggingface(folder: str, model: Source) -> None:
     """Writes a folder that transformers reads, head included."""
     refuse_segmenter(model)
-    _refuse_added(model)
+    _refuse_added(model, *_OURS)
     values = hugging_face_config(model)
     huggingface.write(folder, model.weights, model.require_config(), values)
     write_hugging_face_tokenizer(folder, model)
@@ -356,7 +364,7 @@ def _write_reading(folder: str, model: Source) -> None:
 def write_kerashub(folder: str, model: Source) -> None:
     """Writes the encoder as a preset for KerasHub's BertBackbone."""
     refuse_segmenter(model)
-    _refuse_added(model)
+    _refuse_added(model, *_OURS, "attention_window")
     heads = names.heads_of(model.weights)
     if heads:
         logging.info(
@@ -372,10 +380,13 @@ def write_kerashub(folder: str, model: Source) -> None:
     )
 
 
-def _refuse_added(model: Source) -> None:
+# Parts of a config that no other program has.
+_OURS = ("right_to_left", "bilstm")
+
+
+def _refuse_added(model: Source, *ours: str) -> None:
     """Raises InputError for weights that no other program can use."""
     config = model.require_config()
-    ours = ("right_to_left", "bilstm")
     options = [*added_options(model.weights), *(n for n in ours if getattr(config, n))]
     if options:
         raise InputError(

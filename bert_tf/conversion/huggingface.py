@@ -132,8 +132,9 @@ _RENAMED: Mapping[str, Mapping[str, str]] = {
         "classifier.": "classifier.out_proj.",
     },
 }
-# Its names are in `bert_tf.addons.methods.distilbert`.
-_DISTILBERT = "distilbert"
+# Models whose settings and names are in add-ons.
+_DISTILBERT, _LONGFORMER = _OTHERS = ("distilbert", "longformer")
+_OF_LONGFORMER = ("attention_window", "global_tokens", "masked_lm_hidden_act")
 # Settings that change the computation, and their only values in BERT.
 _POSITIONS = "position_embedding_type"
 _FIXED = {_POSITIONS: "absolute", "add_cross_attention": False}
@@ -250,14 +251,19 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
         raise InputError(f"{adapter} {OF_PEFT}")
     values = files.read_object(path, "Hugging Face config")
     model_type = values.get("model_type", "bert")
-    known_types = (*_DEFAULTS, _DISTILBERT)
+    known_types = (*_DEFAULTS, *_OTHERS)
     if not isinstance(model_type, str) or model_type not in known_types:
         types = " or ".join(map(repr, known_types))
+        why = ""
+        if model_type == "big_bird":
+            why = " Its random blocks are others in transformers than in its own code."
         raise InputError(
-            f"{path}: `model_type` must be {types}. Received: {model_type!r}."
+            f"{path}: `model_type` must be {types}. Received: {model_type!r}.{why}"
         )
-    if model_type == _DISTILBERT:
-        values, model_type = addon(_DISTILBERT).as_bert(values), "bert"
+    further: tuple[str, ...] = ()
+    if model_type in _OTHERS:
+        further = _OF_LONGFORMER if model_type == _LONGFORMER else ()
+        values, model_type = addon(model_type).as_bert(values, path), "bert"
     for key, wanted in _FIXED.items():
         if values.get(key, wanted) != wanted:
             raise InputError(
@@ -265,7 +271,8 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
                 f" {values[key]!r}."
             )
     defaults = _DEFAULTS[model_type]
-    same = (*_SAME_FIELDS, *(key for key in ALBERT_FIELDS if key in defaults))
+    further += tuple(key for key in ALBERT_FIELDS if key in defaults)
+    same = (*_SAME_FIELDS, *further)
     fields = {**defaults, **{k: values[k] for k in same if k in values}}
     activation = values.get("hidden_act", fields["hidden_act"])
     problem_type = values.get("problem_type")
@@ -465,9 +472,9 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
             f" {TF_WEIGHTS_NAME} alone: transformers 4 writes it by"
             " save_pretrained(NEW_FOLDER, safe_serialization=False)."
         )
-    if model_type == _DISTILBERT:
+    if model_type in _OTHERS:
+        stored = addon(model_type).by_berts_names(stored, config)
         model_type = "bert"
-        stored = addon(_DISTILBERT).by_berts_names(stored, config)
     encoder = (*names.encoder_names(config), *names.POOLER)
     kind = class_name if class_name in _RENAMED else model_type
     rows = {_renamed(row.hugging_face, kind): row for row in (*encoder, *heads_rows)}
@@ -601,11 +608,13 @@ def write(
             name,
             listed(sorted(left_out)),
         )
-    tensors = weights.tensors
-    write_tensors(
-        os.path.join(folder, WEIGHTS_NAME),
-        {key: _transposed(tensors[row.original], row) for key, row in rows.items()},
-    )
+    tensors = {
+        key: _transposed(weights.tensors[row.original], row)
+        for key, row in rows.items()
+    }
+    if config.attention_window:
+        values, tensors = addon(_LONGFORMER).from_bert(values, tensors, config)
+    write_tensors(os.path.join(folder, WEIGHTS_NAME), tensors)
     files.write_atomically(
         os.path.join(folder, CONFIG_NAME), json.dumps(values, indent=2) + "\n"
     )

@@ -13,6 +13,7 @@ import keras
 from absl import logging
 
 from bert_tf.base import files
+from bert_tf.base.addons import addon
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
@@ -414,6 +415,7 @@ def read_model_files(options: Any, output_dir: str) -> ModelFiles:
     vocabulary.require_special_tokens(path)
     if source is not None:
         source, config = extended(source, config, vocabulary, "`vocab_file`")
+    source, config = resized(options, source, config)
     config.check_vocabulary(len(vocabulary), path)
     casing = checked_casing(source, vocabulary, do_lower_case, "`vocab_file`")
     found = segmenter_of(output_dir) if source is None else source.tokenizer.segmenter
@@ -467,6 +469,18 @@ def extended(
     )
     size = max(size, config.vocab_size)
     return source, dataclasses.replace(config, vocab_size=size)
+
+
+def resized(
+    options: Any, source: Source | None, config: BertConfig
+) -> tuple[Source | None, BertConfig]:
+    """Returns a checkpoint and config with the length and window that are given."""
+    if not options.has("attention_window"):
+        return source, config
+    changed = options.resized(config)
+    if source is not None and (changed != config or changed.attention_window):
+        source = addon("long_texts")(source, changed)
+    return source, changed
 
 
 def checked_casing(

@@ -144,6 +144,17 @@ LAYER = (
     *_in_layer(_layer_norm, "output", "_feedforward_layer_norm"),
 )
 
+# Of the tokens that attend to all others: `global_tokens`.
+GLOBAL = tuple(
+    row
+    for part in ("query_global", "key_global", "value_global")
+    for row in _dense(
+        f"bert/encoder/layer_{{}}/attention/self/{part}",
+        "H H",
+        f"encoder.layer.{{}}.attention.self.{part}",
+    )
+)
+
 _SHARED = "bert/encoder/transformer/group_0/inner_group_0"
 _SHARED_THERE = "encoder.albert_layer_groups.0.albert_layers.0"
 SHARED_LAYER = (
@@ -441,7 +452,7 @@ FOREIGN = "unknown head/"
 def is_known(name: str) -> bool:
     """Whether BERT, ALBERT or ELECTRA of some size has a weight of this name."""
     rows = (
-        *(*EMBEDDINGS, *MAPPING_IN, *LAYER, *SHARED_LAYER, *POOLER),
+        *(*EMBEDDINGS, *MAPPING_IN, *LAYER, *GLOBAL, *SHARED_LAYER, *POOLER),
         *(row for head in HEADS.values() for row in head.weights),
     )
     general = re.sub(r"/layer_\d+/", "/layer_{}/", name)
@@ -457,7 +468,7 @@ def encoder_names(config: BertConfig) -> Iterator[Name]:
         yield from SHARED_LAYER
         return
     for layer in range(config.num_hidden_layers):
-        for name in LAYER:
+        for name in (*LAYER, *(GLOBAL if config.global_tokens else ())):
             yield name.at(layer)
 
 

@@ -299,6 +299,7 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
             lora_rank=lora_rank,
             adapter_size=adapter_size,
             trains_missing_pooler=train_pooler and not has_pooler,
+            needs_scores=output_attentions or use_attention_mask,
         )
 
         # === Layers ===
@@ -306,7 +307,6 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
             embeddings = Embeddings(config, dtype=dtype)
         else:
             embeddings.is_linked = True
-        attention_bias = AttentionBias(config, dtype=dtype)
         mapping_in = _mapping_in(config, dtype)
         transformer_layers = _transformer_layers(config, recompute, adapter_size, dtype)
         pooled_tokens = PooledTokens(
@@ -332,9 +332,13 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
         # The scopes give the variables the original's names.
         with keras.name_scope(name):
             x = embeddings(inputs["input_ids"], segment_ids, position_ids)
-            bias = attention_bias(
-                input_mask, inputs.get("attention_mask"), sequence_ids
-            )
+            if config.attention_window:
+                mask = addon("local_attention").LocalAttentionMask(config, dtype)
+                bias = mask(input_mask, segment_ids, sequence_ids)
+            else:
+                bias = AttentionBias(config, dtype=dtype)(
+                    input_mask, inputs.get("attention_mask"), sequence_ids
+                )
             hidden_states, attention_probs = _encode(
                 x, bias, mapping_in, transformer_layers, config.shares_layers
             )
@@ -441,8 +445,14 @@ def _check_arguments(
     lora_rank: int,
     adapter_size: int,
     trains_missing_pooler: bool,
+    needs_scores: bool,
 ) -> None:
     """Raises ValueError for arguments of BertEncoder that exclude each other."""
+    if needs_scores and config.attention_window:
+        raise ValueError(
+            "`output_attentions` and `use_attention_mask` are for models without"
+            " `attention_window`, whose tokens have scores for all others."
+        )
     if packed and use_position_ids:
         raise ValueError(
             "`use_position_ids` must be False with `packed`: the positions of packed"

@@ -14,6 +14,7 @@ import keras
 from keras import ops
 
 from bert_tf.base import keras_backend
+from bert_tf.base.addons import addon
 from bert_tf.base.config import ATTENTION_MASK_PENALTY, BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.fused import compiles_inference, next_seed
@@ -627,7 +628,10 @@ class TransformerLayer(Stored, keras.layers.Layer):
         super().__init__(dtype=dtype, name=name)
         self.recompute = recompute
         self.activation = activation(config.hidden_act)
-        self.attention = SelfAttention(config, self.dtype_policy)
+        attention: Any = SelfAttention
+        if config.attention_window:
+            attention = addon("local_attention").LocalSelfAttention
+        self.attention = attention(config, self.dtype_policy)
         self.attention_output = ResidualOutput(
             config,
             adapter_size,

@@ -22,6 +22,7 @@ from bert_tf.conversion.loading import (
     checked_segmenter,
     extended,
     refuse_other_function,
+    resized,
 )
 from bert_tf.conversion.source import Source, folder_of, open_source
 from bert_tf.modeling.heads import BertPretrainer
@@ -133,7 +134,8 @@ class PretrainingRun(Run):
             self.electra = {n: getattr(options, n) for n in names_of_options}
         checkpoint = options.init_checkpoint
         source = open_source(checkpoint) if checkpoint else None
-        self.config = model_config(options, source)
+        config = model_config(options, source)
+        source, self.config = resized(options, source, config)
         if num_layers is not None:
             self.config = dataclasses.replace(self.config, num_hidden_layers=num_layers)
         if source is not None and source.config is not None:

@@ -13,7 +13,7 @@ from bert_tf.base.config import (
 )
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, declarations, option, with_default
-from bert_tf.base.shared_options import DeviceOptions, ModelOptions
+from bert_tf.base.shared_options import DeviceOptions, LongTextOptions, ModelOptions
 from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.training.training_options import LossOptions, TrainingConfig
@@ -67,6 +67,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 
 class PretrainingOptions(
     ModelOptions,
+    LongTextOptions,
     TrainingConfig,
     DeviceOptions,
     MaskingOptions,
@@ -245,6 +246,11 @@ class PretrainingOptions(
             is_set = getattr(self, name) not in (False, "both", None)
             if self.electra and is_set and self.is_given(name):
                 yield f"`electra` and `{name}` exclude each other."
+
+    def global_tokens(self, config: BertConfig) -> int | None:
+        """Returns None: the masked LM has none."""
+        del config
+        return None
 
     @property
     def schedule(self) -> str:

@@ -8,10 +8,16 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from bert_tf.base import options
+from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
 from bert_tf.base.rows import MAX_UNUSABLE
-from bert_tf.base.shared_options import DeviceOptions, LengthOptions, ModelOptions
+from bert_tf.base.shared_options import (
+    DeviceOptions,
+    LengthOptions,
+    LongTextOptions,
+    ModelOptions,
+)
 from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.training.training_options import LossOptions, TrainingConfig
 
@@ -147,6 +153,7 @@ def problems_of_limit(max_unusable_rows: float) -> Iterator[str]:
 
 class FineTuningOptions(
     ModelOptions,
+    LongTextOptions,
     TrainingConfig,
     DeviceOptions,
     LengthOptions,
@@ -280,6 +287,11 @@ class FineTuningOptions(
         for name in ("lora_rank", "adapter_size", "init_adapter"):
             if self.cls_normalization and getattr(self, name):
                 yield f"`cls_normalization` and `{name}` exclude each other."
+
+    def global_tokens(self, config: BertConfig) -> int | None:
+        """Returns 1: [CLS]."""
+        del config
+        return 1
 
     @property
     def settings(self) -> list[RunSetting]:

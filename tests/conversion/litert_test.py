@@ -95,6 +95,11 @@ class LiteRtTest(tf.test.TestCase):
         config = changed(hidden_act="gelu_erf")
         self.check(BertTagger(config, 2), config)
 
+    def test_local_attention(self):
+        for more in ({}, {"global_tokens": 1}):
+            config = changed(attention_window=2, **more)
+            self.check(BertClassifier(config, 2), config)
+
     def test_a_bilstm_reads_a_row_at_a_time(self):
         config = changed(bilstm=True)
         self.check(BertClassifier(config, 2), config)

@@ -60,6 +60,9 @@ MODELS = {
         **options,
     ),
     "electra": ElectraPretrainer,
+    "local": lambda config, **options: BertTagger(
+        dataclasses.replace(config, attention_window=3, global_tokens=2), 20, **options
+    ),
     "classifier": lambda config, **options: BertClassifier(config, 3, **options),
     "regression": lambda config, **options: BertClassifier(config, 1, **options),
     "multi_label": lambda config, **options: BertClassifier(
@@ -98,6 +101,10 @@ RECORDS = {
     "multiple_choice": random_choices,
     "embedder": random_choices,
     "windows": random_choices,
+    "local": lambda config, **sizes: {  # all in the first text, which has global tokens
+        **(records := random_tags(config, num_labels=20, **sizes)),
+        "segment_ids": 0 * records["segment_ids"],
+    },
     "tagger": functools.partial(random_tags, num_labels=20),
     "every_option": lambda config: {
         **random_records(config),
@@ -116,7 +123,15 @@ SAME_GRAPH = ("regression", "multi_label")
 # They differ from other models in their head's size, or in what the encoder hands over.
 FITTED_AS_OTHERS = ("pretrainer_masked_lm_only", *SAME_GRAPH, "mixture")
 # Whose encoder keeps and computes again other things than recompute_test's.
-OTHER_ENCODERS = ("albert", "electra", "mixture", "windows", "lora", "adapters")
+OTHER_ENCODERS = (
+    "albert",
+    "electra",
+    "local",
+    "mixture",
+    "windows",
+    "lora",
+    "adapters",
+)
 CONFIG = small_config(num_hidden_layers=1)
 
 
@@ -348,7 +363,7 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
         for key, gradient in gradients.items():
             self.assertIsNotNone(gradient, msg=key)
             # A key's bias adds one number to all scores of a query: softmax ignores it.
-            if not key.endswith("/key/bias"):
+            if not key.endswith(("/key/bias", "/key_global/bias")):
                 largest = tf.reduce_max(tf.abs(tf.convert_to_tensor(gradient)))
                 self.assertGreater(largest, 1e-5, msg=key)
 

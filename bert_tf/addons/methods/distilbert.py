@@ -43,8 +43,9 @@ _NAMES = (
 )
 
 
-def as_bert(values: Mapping[str, Any]) -> dict[str, Any]:
+def as_bert(values: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Renames DistilBERT's settings to BERT's."""
+    del path
     fields = {
         name: values.get(theirs, default) for name, (theirs, default) in _FIELDS.items()
     }

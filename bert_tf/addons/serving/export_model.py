@@ -14,7 +14,7 @@ from bert_tf.base import cli, files, keras_backend
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, TASK, Path, option, with_default
-from bert_tf.base.shared_options import DeviceOptions, ModelOptions
+from bert_tf.base.shared_options import DeviceOptions, LongTextOptions, ModelOptions
 from bert_tf.conversion import names
 from bert_tf.tasks.run_options import FineTuningOptions
 
@@ -43,7 +43,9 @@ TextPairs = Iterable[tuple[str, str | None]]
 _LEAST_SEQ_LENGTH = 5
 
 
-class ExportOptions(ModelOptions, decides="result", hides=("init_checkpoint",)):
+class ExportOptions(
+    ModelOptions, LongTextOptions, decides="result", hides=("init_checkpoint",)
+):
     """The checkpoint to export, and the format."""
 
     backend: str | None = with_default(DeviceOptions, "backend", None)

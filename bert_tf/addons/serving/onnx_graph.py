@@ -61,11 +61,12 @@ POSITIONS = "masked_lm_positions"
 
 def refuse_unknown_parts(source: Source) -> None:
     """Raises InputError for parts that ONNX does not have."""
-    if source.require_config().bilstm:
-        raise InputError(
-            f"{source.path} was trained with bilstm, which ONNX does not have. Export"
-            " it as saved_model or litert."
-        )
+    for name in ("bilstm", "attention_window"):
+        if getattr(source.require_config(), name):
+            raise InputError(
+                f"{source.path} was trained with {name}, which our ONNX graph does not"
+                " have. Export it as saved_model or litert."
+            )
 
 
 def build(

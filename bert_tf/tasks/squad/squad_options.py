@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bert_tf.base import options
+from bert_tf.base.config import BertConfig
 from bert_tf.base.options import Path, option
 from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions, tfds_splits
 
@@ -150,6 +151,11 @@ class SquadOptions(
         title=options.TASK,
         decides="nothing",
     )
+
+    def global_tokens(self, config: BertConfig) -> int | None:
+        """Returns the most tokens of [CLS], a question and [SEP]."""
+        del config
+        return self.max_query_length + 2
 
     def problems(self) -> Iterator[str]:
         """Yields options that exclude each other."""

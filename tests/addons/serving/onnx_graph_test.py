@@ -193,5 +193,7 @@ class OnnxGraphTest(tf.test.TestCase):
 
     def test_what_it_does_not_have_is_one_line(self):
         config = changed(bilstm=True)
-        with self.assertRaisesRegex(InputError, "with bilstm, which ONNX does not"):
+        with self.assertRaisesRegex(
+            InputError, "with bilstm, which our ONNX graph does not"
+        ):
             onnx_graph.build(self.source(BertTagger(config, 2), config))

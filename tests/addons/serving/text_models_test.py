@@ -517,7 +517,9 @@ predict.main()
         folder = self.random_checkpoint(BertTagger(config, 3))
         toy.write_config(folder, config)
         self.assertEqual(bert_tf.load(folder).runtime, "keras")
-        with self.assertRaisesRegex(InputError, "bilstm, which ONNX does not"):
+        with self.assertRaisesRegex(
+            InputError, "bilstm, which our ONNX graph does not"
+        ):
             bert_tf.load(folder, runtime="onnxruntime")
         folder = self.random_checkpoint(
             BertClassifier(toy.CONFIG, 3, window_pooling="attention")
