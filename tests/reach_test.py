@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (32, 9_180),
+    "tfrecords.create_pretraining_data": (31, 8_810),
     "bert_tf.run_pretraining": (67, 21_570),
     "bert_tf.run_classifier": (73, 22_870),
     "bert_tf.export_model": (72, 23_910),
 }
-MOST_LINES_OF_THE_CORE = 38_600
-MOST_LINES = 55_270
+MOST_LINES_OF_THE_CORE = 38_610
+MOST_LINES = 55_280
 
 
 class ReachTest(tf.test.TestCase):

@@ -2,11 +2,14 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from bert_tf.base import options
-from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
+
+if TYPE_CHECKING:
+    from bert_tf.base.config import BertConfig
 
 
 class ModelOptions(Options, title=options.MODEL, decides="numbers"):
@@ -52,11 +55,11 @@ class LongTextOptions(Options, title=options.MODEL, decides="numbers"):
         least=1,
     )
 
-    def global_tokens(self, config: BertConfig) -> int | None:
+    def global_tokens(self, config: "BertConfig") -> int | None:
         """Returns the global tokens of a model with local attention."""
         return config.global_tokens
 
-    def resized(self, config: BertConfig) -> BertConfig:
+    def resized(self, config: "BertConfig") -> "BertConfig":
         """Returns a config with the positions and the window that are given.
 
         Raises:
