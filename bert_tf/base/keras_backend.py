@@ -161,6 +161,7 @@ _CLASSES = {
     "PooledTokens": "bert_tf.modeling.pooling",
     "SentencePooling": "bert_tf.modeling.pooling",
     "BiLstm": "bert_tf.modeling.bilstm",
+    "LocalAttentionMask": "bert_tf.addons.methods.local_attention",
     "Standardization": "bert_tf.addons.methods.standardization",
     "Embeddings": "bert_tf.modeling.layers",
     "Pooler": "bert_tf.modeling.layers",

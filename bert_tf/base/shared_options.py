@@ -38,7 +38,7 @@ class ModelOptions(Options, title=options.MODEL, decides="numbers"):
     )
 
 
-class LongTextOptions(Options, title=options.MODEL, decides="numbers"):
+class LongTextOptions(Options, title=options.METHODS, decides="numbers"):
     """A model for longer texts than its checkpoint's."""
 
     max_position_embeddings: int | None = option(

@@ -222,7 +222,7 @@ class RunPaperTest(FolderCase):
             with self.assertRaisesRegex(flags.Error, message):
                 self.make("--table=5", argument)
         self.make("--budget=10")
-        with self.assertRaisesRegex(InputError, '"budget": "10".* Give another folder'):
+        with self.assertRaisesRegex(InputError, "`budget=10` there, 20 here. Give"):
             self.make("--budget=20")
         with self.assertRaisesRegex(InputError, "no files of its tasks"):
             checkpoint = f"--init_checkpoint={self.get_temp_dir()}"
