@@ -13,7 +13,6 @@ def picture(
 ) -> bytes:
     """Returns a PNG of a function's drawing on a figure of that size in inches."""
     import matplotlib.style
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     content = io.BytesIO()
@@ -31,7 +30,7 @@ def picture(
                 # Plain text: $ must not start a formula.
                 figure.axes[0].set_title(title, fontsize="medium", parse_math=False)
             # Without metadata that varies: versions of software, dates.
-            FigureCanvasAgg(figure).print_png(content, metadata={"Software": None})
+            figure.savefig(content, format="png", metadata={"Software": None})
         finally:
             font_log.setLevel(level)
     return content.getvalue()
