@@ -67,18 +67,24 @@ def training_flops(
     intermediate size I and V tokens:
 
         queries, keys, values, attention output   N * 8 S H^2
-        scores and context, each [S, S] a head    N * 4 S^2 H
+        scores and context, each [S, K] a head    N * 4 S K H
         feed-forward network                      N * 4 S H I
         masked LM: transform, scores              2 P H E + 2 P E V
         embeddings to hidden size                 2 S E H, if their size E is not H
+
+    A token sees K = S tokens; with local attention at most those in its window, and the
+    global ones.
     """
     if config is None or any(None in shape for shape in shapes.values()):
         return None
     *batch, length = shapes["input_ids"]
     hidden, width = config.hidden_size, config.embedding_width
+    seen = length
+    if config.attention_window:
+        seen = 1 + 2 * config.attention_window + (config.global_tokens or 0)
     flops = config.num_hidden_layers * (
         8 * length * hidden**2
-        + 4 * length**2 * hidden
+        + 4 * length * min(length, seen) * hidden
         + 4 * length * hidden * config.intermediate_size
     )
     if width != hidden:

@@ -40,6 +40,11 @@ class TrainingFlopsTest(tf.test.TestCase):
             flops(narrow, input_ids=(10, 4), masked_lm_positions=(10, 3)),
             3 * 10 * (352 + 16 + 12 + 30),
         )
+        # One token to each side: [4, 2] with [2, 3], and [4, 3] with [3, 2], 96.
+        local = dataclasses.replace(config, attention_window=1)
+        self.assertEqual(flops(local, input_ids=(10, 4)), 3 * 10 * (352 - 128 + 96))
+        wide = dataclasses.replace(config, attention_window=4)
+        self.assertEqual(flops(wide, input_ids=(10, 4)), 3 * 10 * 352)
         # Two sequences of six choices.
         self.assertEqual(flops(config, input_ids=(2, 6, 4)), 3 * 12 * 352)
 
