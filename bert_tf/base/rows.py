@@ -1,7 +1,7 @@
 """Tables: one way from a path to numbered rows of named cells.
 
     .csv                      commas and quotes; a cell may span several lines.
-                              Semicolons or tabs if all rows have these instead
+                              Semicolons or tabs if its first row has these instead
     .tsv                      tabs alone, as in the original: quotes are ordinary
     .jsonl, .ndjson, .json    a JSON object per line, or an array of objects
     .parquet, .pq             Apache Parquet
@@ -44,7 +44,6 @@ OBJECTS = (JSONL, PARQUET)  # each row has names, and values of any type
 STANDARD = "-"
 
 _ROWS_AHEAD = 1000  # of objects, to find their columns
-_CHARACTERS_AHEAD = 1 << 16  # of CSV, to find its delimiter
 _SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _LINE_END = re.compile(r"\r?\n|\r(?!\n|$)")
 # An array rather than lines. spaCy's lines are lists of a text and its spans.
@@ -143,12 +142,11 @@ def _refuse_nameless(names: Sequence[str], path: str) -> None:
 
 _warn = functools.cache(logging.warning)  # a file may be opened several times
 _UTF_16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
-# What text in other encodings has, decoded as Windows-1252: signs within words, capital
-# letters after small ones, three letters that are not ASCII, letters of Icelandic.
+# What other encodings have, decoded as Windows-1252: signs within words, capitals after
+# small letters, three letters that are not ASCII, letters of Icelandic.
 _FOREIGN = re.compile(
-    r"[^\W\d_][^\w\s\0-\x7f\xb4\xb7\u2013\u2014\u2019\u2026][^\W\d_]"
-    r"|[a-z\xdf-\xff][\xc0-\xde\u0152\u0160\u0178\u017d]"
-    r"|[\xaa\xba\xc0-\xff\u0152-\u017e]{3}|[\xd0\xdd\xde\xf0\xfd\xfe\ufffd]"
+    r"[^\W\d_][^\w\s!-~´·–—’…][^\W\d_]|[a-zß-ÿ][À-ÞŒŠŸŽ]"
+    "|[ªºÀ-ÿŒ-ž]{3}|[ÐÝÞðýþ\ufffd]"
 )
 
 
@@ -230,10 +228,10 @@ def _lines_of(pieces: Iterable[str], newline: str = "\n") -> Iterator[str]:
 
 def _csv(path: str, what: str, dialect: Dialect) -> Numbered:
     pieces = _decoded(path, what, dialect, is_csv=True)
-    head, ends = "", 0
+    head = ""
     for piece in pieces:
-        head, ends = head + piece, ends + len(_LINE_END.findall(piece))
-        if ends > 1:  # the header, and a row like it
+        head += piece
+        if _LINE_END.search(head.lstrip()):  # after the header
             break
     sign = dialect.delimiter = dialect.delimiter or _delimiter(head, _shown(path))
     text = _lines_of(itertools.chain([head], pieces), newline="")
@@ -255,29 +253,22 @@ def _csv(path: str, what: str, dialect: Dialect) -> Numbered:
 
 
 def _delimiter(head: str, path: str) -> str:
-    """Returns the sign between a CSV's cells: a comma, or what all its rows have."""
-    # The share of rows with as many cells as the first one, if that has several.
-    shares = {}
+    """Returns the sign that the first row of a CSV has; a comma if it has none."""
+    found = []
     for sign in _SIGNS:
-        text, counts = io.StringIO(head[:_CHARACTERS_AHEAD], newline=""), []
-        with contextlib.suppress(csv.Error):  # up to it
-            for cells in csv.reader(text, strict=True, delimiter=sign):
-                counts += [len(cells)] * any(cells)
-        first, others = counts[:1], counts[1:-1] or counts[1:] or counts  # whole ones
-        same = sum(map(first.__contains__, others)) / max(len(others), 1)
-        shares[sign] = same if first > [1] else 0.0
-    likely = [sign for sign, share in shares.items() if share >= 0.1] or [","]
-    if max(shares[";"], shares["\t"]) < 0.9 <= shares[","]:
-        likely = [","]
-    if len(likely) > 1 or (likely != [","] and shares[likely[0]] < 0.9):
-        signs = " or ".join(_SIGNS[sign] for sign in likely)
+        text = io.StringIO(head, newline="")
+        with contextlib.suppress(csv.Error):
+            first = next(filter(any, csv.reader(text, strict=True, delimiter=sign)), [])
+            found += [sign] * (len(first) > 1)
+    if len(found) > 1:
+        signs = " or ".join(_SIGNS[sign] for sign in found)
         raise InputError(
-            f"{path}: {signs} may be between its columns: give `delimiter=,` or"
-            " `delimiter=;` or `delimiter=tab`."
+            f"{path}: {signs} may be between its columns: `delimiter=,` or"
+            " `delimiter=;` or `delimiter=tab` says which."
         )
-    if likely != [","]:
-        _warn(f"{path}: {_SIGNS[likely[0]]} between its columns.")
-    return likely[0]
+    if found in ([";"], ["\t"]):
+        _warn(f"{path}: {_SIGNS[found[0]]} between its columns.")
+    return found[0] if found else ","
 
 
 def _tsv(path: str, what: str, dialect: Dialect) -> Numbered:
@@ -306,7 +297,7 @@ def require(column: Column, names: Sequence[str], place: str, flag: str) -> None
         return
     hint = f"`{flag}` gives another name."
     if len(names) == 1 and any(sign in names[0] for sign in ";,|\t"):
-        hint = "these are several: `delimiter=;` or another one is between them."
+        hint = "these are several: give the `delimiter` between them."
     raise InputError(
         f"{place}: {count or 'no'} column{'s' * bool(count)} {column!r}; {hint}"
         f" {columns_of(names)}"
@@ -317,8 +308,8 @@ def columns_of(names: Sequence[str]) -> str:
     """Returns a file's columns, for a message about a missing one."""
     shown = ", ".join(map(repr, names)) or "none (no header)"
     return (
-        f"Columns: {shown}. Files named .csv have commas between, .jsonl and .parquet"
-        " names, others tabs."
+        f"Columns: {shown}. Files named .csv have commas or semicolons between, .jsonl"
+        " and .parquet names, others tabs."
     )
 
 

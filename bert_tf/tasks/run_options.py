@@ -262,7 +262,7 @@ class FineTuningOptions(
     delimiter: str | None = option(
         None,
         "The sign between the cells of CSV files, such as ; or tab. Default: commas, or"
-        " semicolons or tabs where all rows have them, which is logged.",
+        " semicolons or tabs if the first row has these instead, which is logged.",
         title=options.DATA,
     )
     eval_batch_size: int = option(32, "Sequences per evaluation step.", least=1)

@@ -111,7 +111,7 @@ class TableSplitTest(FolderCase):
                 "2 columns 'text'; `text_a_column`",
             ),
             ("text,label\nA,1\n", text, "Columns: 'text,label'. Files named .csv"),
-            ("text;label\nA;1\n", text, "these are several: `delimiter=;` or"),
+            ("text;label\nA;1\n", text, "these are several: give the `delimiter`"),
             # Without labels, each line is a prediction's.
             (f"id\ttext\n{rows}500\n", text, ":502: column 'text'"),
             ("header only\n", {"text_a": 0}, "no examples"),
