@@ -311,13 +311,15 @@ def _own(given: ClassifierOptions) -> tables.DataSet:
                 f"`labels` must name the {len(columns)} columns of `label_column`."
                 f" It has {len(labels)}."
             )
+    # Several numbers in a cell are no number.
+    numbers = given.regression and (bool(columns) or len(labels) < 2)
     labelled = tables.TableSplit(
         text_a=as_column(given.text_a_column),
         text_b=given.text_b_column and as_column(given.text_b_column),
         label=None if columns else as_column(given.label_column),
         label_columns=dict(zip(labels, map(as_column, columns), strict=False)),
         separator=given.label_separator,
-        numbers=given.regression and (bool(columns) or len(labels) < 2),
+        numbers=numbers,
         has_header=given.has_header,
         delimiter=given.delimiter,
     )
@@ -338,7 +340,7 @@ def _own(given: ClassifierOptions) -> tables.DataSet:
             text_b=given.text_b_column,
             label=given.label_column,
             label_columns=dict(zip(labels, columns, strict=False)),
-            numbers=given.regression,
+            numbers=numbers,
             index=None,
         ),
     )

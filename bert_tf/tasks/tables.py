@@ -273,9 +273,7 @@ class TfdsSplit:
 
     def class_names(self) -> tuple[str, ...] | None:
         """Returns the labels in the set's own order, if it names them."""
-        if not self.has_labels:
-            return None
-        if self.of.label_columns:
+        if not self.has_labels or self.of.label_columns:
             return None
         names = self._rows().class_names(self.of.label)
         return names and tuple(self.of.rename.get(name, name) for name in names)

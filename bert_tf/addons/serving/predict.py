@@ -8,7 +8,6 @@ import dataclasses
 import io
 import itertools
 import json
-import math
 import os
 import sys
 import types
@@ -18,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from absl import logging
 
 from bert_tf.base import cli, files, options, rows
-from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.config import MULTI_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
 from bert_tf.base.parallel import grouped
@@ -28,7 +27,6 @@ from bert_tf.conversion import names
 from bert_tf.tasks.run_options import FineTuningOptions, problems_of_limit
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.swag.multiple_choice_options import ChoiceOptions
-from bert_tf.tasks.tables import split_cell
 
 if TYPE_CHECKING:
     from bert_tf.addons.serving.text_models.model import Prediction, TextModel
@@ -345,7 +343,9 @@ class _Scores:
     def __init__(self, model: "TextModel", first: Row) -> None:
         self._column = model.reading.columns.get("label_column")
         self._separator = model.reading.label_separator or ","
-        self._target = model.target
+        self._target = model.target and dataclasses.replace(
+            model.target, separator=self._separator
+        )
         self._is_wanted = self._target is not None and self._column in first.cells
         self._known: list[tuple[Any, Any]] = []  # predictions and labels, as numbers
         self._num_left_out = 0
@@ -355,25 +355,19 @@ class _Scores:
         if not self._is_wanted:
             return
         try:
-            found = self._number(prediction, ",")
-            label = self._number(row.cells.get(self._column), self._separator)
-        except ValueError:  # no label, or an unknown one
+            found = self._number(prediction)
+            label = self._number(row.cells.get(self._column))
+        except InputError:  # no label, or an unknown one
             self._num_left_out += 1
         else:
             self._known.append((found, label))
 
-    def _number(self, value: Any, separator: str) -> Any:
+    def _number(self, value: Any) -> Any:
         assert self._target is not None
-        cell = rows.as_text([*value] if isinstance(value, tuple) else value, separator)
-        if self._target.kind == REGRESSION:
-            if not math.isfinite(found := rows.number(cell)):
-                raise ValueError("no number")
-            return found
-        labels = list(self._target.labels)
-        if self._target.kind == SINGLE_LABEL:
-            return labels.index(cell.strip())
-        numbers = [*map(labels.index, split_cell(cell, separator))]
-        return [number in numbers for number in range(len(labels))]
+        value = [*value] if isinstance(value, tuple) else value
+        cell = rows.as_text(value, self._separator).strip()
+        found = self._target.encode(cell, "")
+        return found[0] if self._target.label_length == 1 else found
 
     def report(self) -> None:
         """Logs the scores, if any row has a label."""
@@ -399,13 +393,12 @@ class _Scores:
 @contextlib.contextmanager
 def _opened(path: str, encoding: str) -> Iterator[IO[str]]:
     """Opens the output, which appears under its name when it is complete."""
-    standard = path == STANDARD and getattr(sys.stdout, "buffer", None)
-    if path == STANDARD and not (standard and encoding != "utf-8"):
+    if path == STANDARD:
+        if encoding != "utf-8" and isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding=encoding, write_through=True)
         yield sys.stdout
         return
-    with (
-        contextlib.nullcontext(standard) if standard else files.replacing(path) as file
-    ):
+    with files.replacing(path) as file:
         text = io.TextIOWrapper(file, encoding, newline="", write_through=True)
         yield text
         text.detach()
@@ -494,7 +487,7 @@ def run(options: PredictOptions) -> None:
     if target is not None and target.kind == MULTI_LABEL:
         model.target = dataclasses.replace(target, threshold=options.threshold)
         logging.info(
-            "Predicted are all labels with a probability over %g (`threshold`).",
+            "All labels with a probability over %g are predicted (`threshold`).",
             options.threshold,
         )
     elif options.is_given("threshold"):

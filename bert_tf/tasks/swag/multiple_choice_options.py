@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bert_tf.base import options
-from bert_tf.base.options import Path, option
+from bert_tf.base.options import Path, option, with_default
 from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions, tfds_splits
 
 
@@ -16,18 +16,10 @@ class ChoiceOptions(
 ):
     """Multiple choice: the rates and batches of Devlin et al. 2018, section 4.4."""
 
-    train_batch_size: int = options.with_default(
-        FineTuningOptions, "train_batch_size", 16
-    )
-    eval_batch_size: int = options.with_default(
-        FineTuningOptions, "eval_batch_size", 16
-    )
-    predict_batch_size: int = options.with_default(
-        FineTuningOptions, "predict_batch_size", 16
-    )
-    learning_rate: float = options.with_default(
-        FineTuningOptions, "learning_rate", 2e-5
-    )
+    train_batch_size: int = with_default(FineTuningOptions, "train_batch_size", 16)
+    eval_batch_size: int = with_default(FineTuningOptions, "eval_batch_size", 16)
+    predict_batch_size: int = with_default(FineTuningOptions, "predict_batch_size", 16)
+    learning_rate: float = with_default(FineTuningOptions, "learning_rate", 2e-5)
     train_file: str | None = option(
         None,
         "Examples to train on, such as SWAG's train.csv: CSV, TSV or JSON lines,"

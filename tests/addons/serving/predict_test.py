@@ -373,7 +373,7 @@ class PredictTest(FolderCase, parameterized.TestCase):
                 written = self.predict(
                     input_file=path, output_file=self.path("o.csv"), **given
                 )
-            said = f"all labels with a probability over {threshold:g} (`threshold`)."
+            said = f"a probability over {threshold:g} are predicted (`threshold`)."
             self.assertTrue(any(said in line for line in logs.output), logs.output)
             rows = csv.DictReader(io.StringIO(written))
             for row, one in zip(rows, found, strict=True):

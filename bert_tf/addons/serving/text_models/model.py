@@ -198,10 +198,8 @@ def pooled_states(
 ) -> dict[str, np.ndarray]:
     """Returns the vectors of texts, [B, H], from an ONNX file's outputs."""
     outputs = model(batch)
-    states, mask = (
-        outputs["sequence_output"],
-        np.asarray(batch["input_mask"])[..., None],
-    )
+    states = outputs["sequence_output"]
+    mask = np.asarray(batch["input_mask"])[..., None]
     vectors = {
         CLS: states[:, 0],
         MEAN_OF_TOKENS: (states * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1),
