@@ -108,7 +108,7 @@ def read(
         dialect.delimiter = sign = "\t" if given in ("tab", r"\t") else given
         if kind not in (CSV, TSV) or not re.fullmatch(r'[^\w"\r\n]', sign):
             raise InputError(
-                f"{shown}: `delimiter={given}` must be one sign of a CSV, ; or tab."
+                f"{shown}: `delimiter={given}` must be one sign of a CSV, as ; or tab."
             )
         kind = TSV if kind == TSV and sign == "\t" else CSV
     numbered = FORMATS[kind].read(path, what, dialect)

@@ -55,9 +55,10 @@ class LongTextOptions(Options, title=options.METHODS, decides="numbers"):
         least=1,
     )
 
-    def global_tokens(self, config: "BertConfig") -> int | None:
-        """Returns the global tokens of a model with local attention."""
-        return config.global_tokens
+    @property
+    def num_global(self) -> int | None:
+        """The global tokens of local attention; None for the model's own."""
+        return None
 
     def resized(self, config: "BertConfig") -> "BertConfig":
         """Returns a config with the positions and the window that are given.
@@ -71,9 +72,9 @@ class LongTextOptions(Options, title=options.METHODS, decides="numbers"):
             config = dataclasses.replace(config, **given)
         except ValueError as error:
             raise InputError(str(error)) from error
-        if not config.attention_window:
+        if not config.attention_window or self.num_global is None:
             return config
-        return dataclasses.replace(config, global_tokens=self.global_tokens(config))
+        return dataclasses.replace(config, global_tokens=self.num_global or None)
 
 
 class LengthOptions(Options, title=options.LENGTHS, decides="numbers"):

@@ -64,10 +64,7 @@ def by_length(
     """Returns the phase with a stream for each static length."""
     batch_size = phase.batch_size
     buckets = batching.batch_lengths(
-        records.lengths,
-        records.num_batches(batch_size),
-        num_lengths,
-        is_training=True,
+        records.lengths, records.num_batches(batch_size), num_lengths, is_training=True
     )
     plan = batching.LengthPlan(records.lengths, batch_size, buckets, seed)
     tokens = records.mean_length * len(records) / plan.batches_per_epoch

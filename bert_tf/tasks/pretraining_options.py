@@ -77,6 +77,7 @@ class PretrainingOptions(
 ):
     """The options of a pre-training run."""
 
+    num_global = 0  # the masked LM has none
     output_dir: str = with_default(FineTuningOptions, "output_dir", REQUIRED)
     do_train: bool = with_default(FineTuningOptions, "do_train", False)
     do_eval: bool = with_default(FineTuningOptions, "do_eval", False)
@@ -246,11 +247,6 @@ class PretrainingOptions(
             is_set = getattr(self, name) not in (False, "both", None)
             if self.electra and is_set and self.is_given(name):
                 yield f"`electra` and `{name}` exclude each other."
-
-    def global_tokens(self, config: BertConfig) -> int | None:
-        """Returns None: the masked LM has none."""
-        del config
-        return None
 
     @property
     def schedule(self) -> str:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from bert_tf.base import options
-from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
 from bert_tf.base.rows import MAX_UNUSABLE
@@ -288,9 +287,9 @@ class FineTuningOptions(
             if self.cls_normalization and getattr(self, name):
                 yield f"`cls_normalization` and `{name}` exclude each other."
 
-    def global_tokens(self, config: BertConfig) -> int | None:
-        """Returns 1: [CLS]."""
-        del config
+    @property
+    def num_global(self) -> int:
+        """See `LongTextOptions`: [CLS]."""
         return 1
 
     @property

@@ -139,28 +139,25 @@ class TableSplit:
             found, columns = [*found], (self.label, *self.label_columns.values())
             with_commas = [c for c in columns if rows.has_decimal_commas(found, c)]
         for row in left_out.count(found, keeps_blank=keeps_blank):
-            number = row.number
-            if not row.cells or (self.numbers and row.is_split):
-                left_out.add(number, row.problem)
-                continue
-            values = ((column, row.get(column)) for column in used)
-            cells = {
-                column: rows.as_text(value, self.separator)
-                for column, value in values
-                if not (value is None and row.values)  # missing in a short row
-            }
-            for column in cells.keys() & with_commas:
-                cells[column] = cells[column].replace(",", ".")
-            if any(cells.get(column, v) != v for column, v in self.only.items()):
-                continue
-            if missing := [column for column in used if column not in cells]:
-                reason = f"column {missing[0]!r} is missing: the row has"
-                left_out.add(number, f"{reason} {len(row.values)} columns.")
-                continue
-            text_a = cells[self.text_a]
-            text_b = None if self.text_b is None else cells[self.text_b]
-            source = f"{left_out.path}:{number}"
+            number, source = row.number, f"{left_out.path}:{row.number}"
             try:
+                if not row.cells or (self.numbers and row.is_split):
+                    raise InputError(row.problem)
+                values = ((column, row.get(column)) for column in used)
+                cells = {
+                    column: rows.as_text(value, self.separator)
+                    for column, value in values
+                    if not (value is None and row.values)  # missing in a short row
+                }
+                for column in cells.keys() & with_commas:
+                    cells[column] = cells[column].replace(",", ".")
+                if any(cells.get(column, v) != v for column, v in self.only.items()):
+                    continue
+                if missing := [column for column in used if column not in cells]:
+                    reason = f"column {missing[0]!r} is missing: the row has"
+                    raise InputError(f"{reason} {len(row.values)} columns.")
+                text_a = cells[self.text_a]
+                text_b = None if self.text_b is None else cells[self.text_b]
                 label = self._label(cells)
                 if self._has_labels and label is None:
                     left_out.unlabelled.append(number)
@@ -426,6 +423,8 @@ class Target:
 
 
 _MOST_LABELS = 20  # shown in messages
+# What NumPy, pandas, JSON, SQL, Python, R and Excel write for a missing value.
+_NO_LABEL = ("nan", "NaN", "<NA>", "null", "NULL", "None", "NA", "N/A", "#N/A")
 _NUMBER = re.compile(r"[+-]?\d+([.]\d+)?")
 
 
@@ -559,8 +558,7 @@ class DataSet:
             check = self.target().encode
         elif self.kind != REGRESSION:
             words = _NO_LABEL if isinstance(found, TableSplit) else ()
-            sign = self.separator if self.kind == MULTI_LABEL else None
-            check = functools.partial(_refuse_no_label, separator=sign, words=words)
+            check = functools.partial(self._refuse_no_label, words)
         how: dict[str, Any] = {
             "max_unusable_rows": self.max_unusable_rows,
             "warns": warns,
@@ -568,6 +566,17 @@ class DataSet:
         if isinstance(found, TfdsSplit):
             return found.read(check, separator=self.separator, **how)
         return found.read(self.path(data_dir, split), check, **how)
+
+    def _refuse_no_label(self, words: Sequence[str], label: str, source: str) -> None:
+        is_one = self.kind == SINGLE_LABEL
+        if is_one and not label:
+            raise InputError(f"{source}: the label is empty.")
+        for word in [label] if is_one else split_cell(label, self.separator):
+            if word in words:
+                raise InputError(
+                    f"{source}: the label {word!r} means that there is none. If it is a"
+                    " class, name all classes by `labels`."
+                )
 
     def path(self, data_dir: str | None, split: str) -> str:
         """Returns the path of a split's file."""
@@ -668,20 +677,3 @@ def _warn_of_separators(labels: Counter[str], separator: str) -> None:
                 *(label, sign),
             )
             return
-
-
-# What NumPy, pandas, JSON, SQL, Python, R and Excel write for a missing value.
-_NO_LABEL = ("nan", "NaN", "<NA>", "null", "NULL", "None", "NA", "N/A", "#N/A")
-
-
-def _refuse_no_label(
-    label: str, source: str, *, separator: str | None, words: Sequence[str]
-) -> None:
-    if not label and separator is None:
-        raise InputError(f"{source}: the label is empty.")
-    for word in [label] if separator is None else split_cell(label, separator):
-        if word in words:
-            raise InputError(
-                f"{source}: the label {word!r} means that there is none. If it is a"
-                " class, name all classes by `labels`."
-            )

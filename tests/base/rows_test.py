@@ -368,7 +368,9 @@ class DialectTest(FolderCase, parameterized.TestCase):
         ("t.csv", "ab"), ("t.csv", '"'), ("t.csv", "x"), ("t.csv", ""), ("t.jsonl", ";")
     )
     def test_what_is_no_sign(self, name, given):
-        with self.assertRaisesRegex(InputError, f"`delimiter={given}` must be one si"):
+        with self.assertRaisesRegex(
+            InputError, f"`delimiter={given}` must be one sign"
+        ):
             self.read("a;b\n", name, delimiter=given)
 
     @parameterized.parameters(

@@ -164,6 +164,7 @@ class OwnTableTest(FolderCase, parameterized.TestCase):
 
     def test_several_numbers_in_a_cell_have_no_decimal_commas(self):
         found = self.data_set("--regression", "--labels=v,w")
+        self.assertFalse(found.tfds.numbers)
         folder = self.write("text_a\tlabel\nA\t3,5\nB\t4,25\n")
         labels = [one.label for one in found.read(folder, "train")]
         self.assertEqual(labels, ["3,5", "4,25"])

@@ -363,7 +363,6 @@ class _Scores:
             self._known.append((found, label))
 
     def _number(self, value: Any) -> Any:
-        assert self._target is not None
         value = [*value] if isinstance(value, tuple) else value
         cell = rows.as_text(value, self._separator).strip()
         found = self._target.encode(cell, "")
@@ -375,11 +374,8 @@ class _Scores:
             return
         from bert_tf.tasks import metrics
 
-        assert self._target is not None
-        wanted = metrics.METRICS_OF[self._target.kind]
-        if len(self._target.labels) != 2:
-            wanted = tuple(n for n in wanted if n not in metrics.OF_TWO_CLASSES)
-        scores = metrics.scores(wanted, *zip(*self._known, strict=True))
+        found = zip(*self._known, strict=True)
+        scores = metrics.scores(self._target.metrics, *found)
         logging.info(
             "Scores on %d rows, by %r: %s.%s",
             len(self._known),

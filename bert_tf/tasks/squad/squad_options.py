@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from bert_tf.base import options
-from bert_tf.base.config import BertConfig
 from bert_tf.base.options import Path, option
 from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions, tfds_splits
 
@@ -152,9 +151,9 @@ class SquadOptions(
         decides="nothing",
     )
 
-    def global_tokens(self, config: BertConfig) -> int | None:
-        """Returns the most tokens of [CLS], a question and [SEP]."""
-        del config
+    @property
+    def num_global(self) -> int:
+        """See `LongTextOptions`: the most tokens of [CLS], a question and [SEP]."""
         return self.max_query_length + 2
 
     def problems(self) -> Iterator[str]:

@@ -8,6 +8,7 @@ as in the original's classifier.
 """
 
 import csv
+import dataclasses
 import io
 import os
 from collections.abc import Mapping, Sequence
@@ -79,15 +80,8 @@ class ChoiceTask(LabelledTask):
         strategy: tf.distribute.Strategy,
     ) -> None:
         del strategy
-        layout = ChoiceLayout(
-            premise_column=options.premise_column,
-            start_column=options.start_column,
-            ending_columns=options.ending_columns,
-            label_column=options.label_column,
-            labels=options.labels,
-            max_unusable_rows=options.max_unusable_rows,
-            delimiter=options.delimiter,
-        )
+        fields = [field.name for field in dataclasses.fields(ChoiceLayout)]
+        layout = ChoiceLayout(**{name: getattr(options, name) for name in fields})
         sets = {
             split: read_choices(source, layout, has_labels=split != "test")
             for split, source in sources(options)

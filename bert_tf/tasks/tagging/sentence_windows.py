@@ -151,9 +151,7 @@ def schema(max_seq_length: int, *, for_training: bool) -> RecordSpec:
 
 
 def blocks(
-    features: Iterable[SentenceFeatures],
-    labels: np.ndarray | None,
-    max_seq_length: int,
+    features: Iterable[SentenceFeatures], labels: np.ndarray | None, max_seq_length: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yields the records of windows, many at once; without labels, for predictions."""
     names = (*_INPUTS, *(() if labels is None else _LABELS))

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bert_tf.base import files, options
-from bert_tf.base.config import BertConfig
 from bert_tf.base.options import Path, option
 from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.tasks.data_set_options import SentenceOptions
@@ -62,6 +61,7 @@ class TaggingOptions(
 ):
     """A run on tagged words."""
 
+    num_global = 0  # no word attends to all
     # How to read files of tagged words.
     format: str = option(
         FORMATS[0],
@@ -196,11 +196,6 @@ class TaggingOptions(
     )
 
     num_mistakes: int = options.with_default(SentenceOptions, "num_mistakes", 50)
-
-    def global_tokens(self, config: BertConfig) -> int | None:
-        """Returns None: words have none."""
-        del config
-        return None
 
     def problems(self) -> Iterator[str]:
         """Yields options that exclude each other, or are without effect."""

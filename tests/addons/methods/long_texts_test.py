@@ -1,5 +1,4 @@
 import dataclasses
-import types
 
 import numpy as np
 
@@ -68,15 +67,16 @@ class LengthenedTest(FolderCase):
 
     def test_the_global_tokens_of_each_kind_of_task(self):
         long = dataclasses.replace(LONG, global_tokens=7)
-        options = types.SimpleNamespace(max_query_length=30)
-        for kind, expected in (
-            (LongTextOptions, 7),  # of exports: the model's own
-            (FineTuningOptions, 1),
-            (SquadOptions, 32),
-            (TaggingOptions, None),
-            (PretrainingOptions, None),
+        own = {"init_checkpoint": "c", "output_dir": "o", "do_train": True}
+        files = {**own, "train_file": "t"}
+        for options, expected in (
+            (LongTextOptions(), 7),  # of exports: the model's own
+            (FineTuningOptions(**own), 1),
+            (SquadOptions(**files, max_query_length=30), 32),
+            (TaggingOptions(**files), None),
+            (PretrainingOptions(**own, input_file="i"), None),
         ):
-            self.assertEqual(kind.global_tokens(options, long), expected)
+            self.assertEqual(options.resized(long).global_tokens, expected)
         full = LongTextOptions().resized(toy.CONFIG)
         self.assertEqual(full, toy.CONFIG)
         with self.assertRaisesRegex(InputError, "one direction"):

@@ -23,12 +23,7 @@ from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks.swag.choices import ChoiceExample, ChoiceFeaturizer
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.tasks.text_records import TextFeaturizer
-from bert_tf.text.wordpiece import (
-    list_of,
-    pair_features,
-    text_pairs,
-    truncate_pair,
-)
+from bert_tf.text.wordpiece import list_of, pair_features, text_pairs, truncate_pair
 
 
 def predictions_of(target: Target, logits: np.ndarray) -> list[Prediction]:
