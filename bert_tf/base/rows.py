@@ -58,6 +58,7 @@ class Dialect:
     """How a table's text is written; `read` completes it."""
 
     delimiter: str | None = None  # between the cells of a CSV; None: as found
+    has_header: bool = True
     encoding: str = "utf-8"
     line_end: str = "\n"
 
@@ -100,7 +101,7 @@ def read(
 ) -> tuple[list[str], Iterator[Row]]:
     """Returns the columns' names, none without a header, and the rows."""
     shown, dialect = _shown(path), dialect or Dialect()
-    given = dialect.delimiter
+    given, dialect.has_header = dialect.delimiter, has_header
     if not (kind := kind or format_of(path, "")):
         some = () if path == STANDARD else lines(path, what, Dialect())
         kind = JSONL if next(iter(some), "").lstrip().startswith("{") else default
@@ -231,9 +232,12 @@ def _csv(path: str, what: str, dialect: Dialect) -> Numbered:
     head = ""
     for piece in pieces:
         head += piece
-        if _LINE_END.search(head.lstrip()):  # after the header
+        if len(_LINE_END.findall(head.lstrip())) > 1:
             break
-    sign = dialect.delimiter = dialect.delimiter or _delimiter(head, _shown(path))
+    # Without a header the first row may be a text: the second one must agree.
+    first = 1 if dialect.has_header else 2
+    sign = dialect.delimiter or _delimiter(head, first, _shown(path))
+    dialect.delimiter = sign
     text = _lines_of(itertools.chain([head], pieces), newline="")
     # strict: otherwise an unclosed quote would put all following rows into one cell.
     reader = csv.reader(text, strict=True, delimiter=sign)
@@ -252,14 +256,15 @@ def _csv(path: str, what: str, dialect: Dialect) -> Numbered:
         yield reader.line_num, cells
 
 
-def _delimiter(head: str, path: str) -> str:
-    """Returns the sign that the first row of a CSV has; a comma if it has none."""
+def _delimiter(head: str, first: int, path: str) -> str:
+    """Returns the sign that a CSV's first rows have; a comma if they have none."""
     found = []
     for sign in _SIGNS:
         text = io.StringIO(head, newline="")
         with contextlib.suppress(csv.Error):
-            first = next(filter(any, csv.reader(text, strict=True, delimiter=sign)), [])
-            found += [sign] * (len(first) > 1)
+            cells = filter(any, csv.reader(text, strict=True, delimiter=sign))
+            lengths = {*map(len, itertools.islice(cells, first))}
+            found += [sign] * (len(lengths) == 1 and lengths != {1})
     if len(found) > 1:
         signs = " or ".join(_SIGNS[sign] for sign in found)
         raise InputError(

@@ -312,7 +312,7 @@ class DialectTest(FolderCase, parameterized.TestCase):
             with self.assertLogs(level="WARNING") as logs:
                 found, dialect = self.read(pack(GERMAN.encode(encoding)), name)
             self.assertEqual(found, cells)
-            self.assertEqual(dialect, rows.Dialect(";", found_encoding, "\r\n"))
+            self.assertEqual(dialect, rows.Dialect(";", True, found_encoding, "\r\n"))
             said = "\n".join(logs.output)
             self.assertIn(f"{name}: semicolons between its columns.", said)
             self.assertEqual("read as Windows-1252" in said, encoding == "cp1252")
@@ -339,6 +339,15 @@ class DialectTest(FolderCase, parameterized.TestCase):
     )
     def test_the_sign_between_cells(self, content, expected):
         self.assertEqual(self.read(content)[0], expected)
+
+    def test_rows_without_a_header(self):
+        for content, expected in (
+            ("a; b\nc\nd; e; f\n", [["a; b"], ["c"], ["d; e; f"]]),
+            ("a, b;x\nc;y\n", [["a, b", "x"], ["c", "y"]]),
+        ):
+            path = self.write("x.csv", content)
+            _, found = rows.read(path, has_header=False)
+            self.assertEqual([list(row.values) for row in found], expected)
 
     @parameterized.parameters((",", ";"), (",", "\t"), (";", "\t"))
     def test_what_may_be_either_is_refused(self, *signs):
@@ -408,7 +417,7 @@ class DialectTest(FolderCase, parameterized.TestCase):
             first, second = itertools.islice(found, 2)
         self.assertEqual((names, first.values), (["t", "l"], ["sch\xf6n", "x"]))
         self.assertEqual(second.cells, {"t": "b", "l": "y"})
-        self.assertEqual(dialect, rows.Dialect(";", "cp1252", "\r\n"))
+        self.assertEqual(dialect, rows.Dialect(";", True, "cp1252", "\r\n"))
 
     @parameterized.parameters(
         ("1", 1.0),
