@@ -475,7 +475,7 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
     if model_type in _OTHERS:
         stored = addon(model_type).by_berts_names(stored, config)
         model_type = "bert"
-    encoder = (*names.encoder_names(config), *names.POOLER)
+    encoder = (*names.encoder_names(config, names.has_global(stored)), *names.POOLER)
     kind = class_name if class_name in _RENAMED else model_type
     rows = {_renamed(row.hugging_face, kind): row for row in (*encoder, *heads_rows)}
     copied = {
@@ -588,7 +588,8 @@ def write(
     if not heads and names.POOLER[0].original in weights:
         has_pooler = _ENCODERS[name] and not config.left_to_right
     model_type = _model_type_of(name)
-    every = [*names.encoder_names(config), *(names.POOLER if has_pooler else ())]
+    of_encoder = names.encoder_names(config, names.has_global(weights))
+    every = [*of_encoder, *(names.POOLER if has_pooler else ())]
     every += (row for head in heads for row in names.head_names(head, config))
     kind = name if name in _RENAMED else model_type
     rows = {_renamed(row.hugging_face, kind): row for row in every}

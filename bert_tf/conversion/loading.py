@@ -109,7 +109,9 @@ def _refuse_what_does_not_fit(
     }
     known = {*variables, *optional, *filter(names.is_of_a_generator, weights)}
     left_over = [
-        n for n in weights if n not in known and not n.startswith(names.FOREIGN)
+        n
+        for n in weights
+        if not (n in known or n.startswith(names.FOREIGN) or names.has_global([n]))
     ]
     if not all(name.startswith("bert/") for name in variables):
         refuse_foreign(weights, _NEW_HEAD)

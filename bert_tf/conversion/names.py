@@ -459,7 +459,12 @@ def is_known(name: str) -> bool:
     return is_of_a_generator(name) or any(row.original == general for row in rows)
 
 
-def encoder_names(config: BertConfig) -> Iterator[Name]:
+def has_global(names: Iterable[str]) -> bool:
+    """Whether there are projections of global tokens, which a model may not use."""
+    return any("_global" in name for name in names)
+
+
+def encoder_names(config: BertConfig, with_global: bool = False) -> Iterator[Name]:
     """Yields the encoder's weights without the pooler, in network order."""
     yield from EMBEDDINGS
     if config.embedding_width != config.hidden_size:
@@ -468,7 +473,7 @@ def encoder_names(config: BertConfig) -> Iterator[Name]:
         yield from SHARED_LAYER
         return
     for layer in range(config.num_hidden_layers):
-        for name in (*LAYER, *(GLOBAL if config.global_tokens else ())):
+        for name in LAYER + GLOBAL * (with_global or bool(config.global_tokens)):
             yield name.at(layer)
 
 
@@ -496,7 +501,7 @@ def head_names(head: str | None, config: BertConfig) -> list[Name]:
 def names_of(config: BertConfig, names: Iterable[str]) -> list[Name]:
     """Returns all rows that a model with these weights should have."""
     there = set(names)
-    rows = list(encoder_names(config))
+    rows = list(encoder_names(config, has_global(there)))
     if any(row.original in there for row in POOLER):
         rows += POOLER
     for head in heads_of(there):

@@ -448,6 +448,10 @@ def _check_arguments(
     needs_scores: bool,
 ) -> None:
     """Raises ValueError for arguments of BertEncoder that exclude each other."""
+    if packed and config.global_tokens:
+        raise ValueError(
+            "`packed` must be False with `global_tokens`, which see the whole row."
+        )
     if needs_scores and config.attention_window:
         raise ValueError(
             "`output_attentions` and `use_attention_mask` are for models without"

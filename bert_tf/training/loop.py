@@ -376,6 +376,7 @@ class _Run:
                 silent_since = math.inf
             elif time.monotonic() - silent_since > _SECONDS_TO_A_LOSS:
                 next_line = self.step + -self.step % config.log_steps
+                next_line = min(next_line, phase.end_step)
                 line = training_line(self.step, window.metrics(peak))
                 logging.info("%s; next at step %d", line, next_line)
                 silent_since = math.inf

@@ -45,6 +45,10 @@ class TrainingFlopsTest(tf.test.TestCase):
         self.assertEqual(flops(local, input_ids=(10, 4)), 3 * 10 * (352 - 128 + 96))
         wide = dataclasses.replace(config, attention_window=4)
         self.assertEqual(flops(wide, input_ids=(10, 4)), 3 * 10 * 352)
+        # [CLS] is global: seen by all, [4, 2] with [2, 4], and sees all, [1, 2] with
+        # [2, 4], 160; keys and values once more, 64.
+        local = dataclasses.replace(local, global_tokens=1)
+        self.assertEqual(flops(local, input_ids=(10, 4)), 3 * 10 * (352 - 128 + 224))
         # Two sequences of six choices.
         self.assertEqual(flops(config, input_ids=(2, 6, 4)), 3 * 12 * 352)
 

@@ -44,7 +44,7 @@ def lengthened(source: Source, config: BertConfig) -> Source:
             "Positions: the %d rows of %s are repeated, up to %d.",
             *(rows, source.path, wanted),
         )
-    has_global = any(_GLOBAL in name for name in tensors)
+    has_global = names.has_global(tensors)
     if has_global and not config.global_tokens:
         tensors = {name: x for name, x in tensors.items() if _GLOBAL not in name}
     elif config.global_tokens and not has_global:

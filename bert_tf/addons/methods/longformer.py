@@ -42,8 +42,9 @@ def as_bert(values: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Returns Longformer's settings as BERT's. InputError: windows that differ."""
     kind = (named_architecture(values) or "LongformerModel").removeprefix("Longformer")
     windows = values.get("attention_window", 512)
-    sizes = {*(windows if isinstance(windows, list) else [windows])}
-    if len(sizes) != 1 or type(size := sizes.pop()) is not int or size < 2 or size % 2:
+    first, *others = windows if isinstance(windows, list) and windows else [windows]
+    is_even = type(first) is int and first > 0 and first % 2 == 0
+    if not is_even or any(one != first for one in others):
         raise InputError(
             f"{path}: `attention_window` must be the same even number in all layers."
             f" Received: {windows}."
@@ -54,15 +55,18 @@ def as_bert(values: Mapping[str, Any], path: str) -> dict[str, Any]:
             f" {kind}."
         )
     is_exact = values.get("hidden_act", "gelu") in ("gelu", "gelu_python")
-    positions, padding = (
-        values.get("max_position_embeddings"),
-        values.get("pad_token_id", 1),
-    )
+    sizes = {"max_position_embeddings": 512, "pad_token_id": 1}
+    positions, padding = (values.get(name, size) for name, size in sizes.items())
+    if type(positions) is not int or type(padding) is not int:
+        raise InputError(
+            f"{path}: {' and '.join(f'`{name}`' for name in sizes)} must be integers."
+            f" Received: {positions!r} and {padding!r}."
+        )
     return {
         **values,
         "architectures": [f"Bert{kind}"],
-        "max_position_embeddings": (positions or 512) - (padding + 1),
-        "attention_window": size // 2,
+        "max_position_embeddings": positions - (padding + 1),
+        "attention_window": first // 2,
         "global_tokens": values.get(
             "global_tokens", 1 if kind == _CLASSIFIER else None
         ),
@@ -73,16 +77,15 @@ def as_bert(values: Mapping[str, Any], path: str) -> dict[str, Any]:
 def by_berts_names(
     stored: Mapping[str, Tensor], config: BertConfig
 ) -> dict[str, Tensor]:
-    """Returns Longformer's tensors by BERT's names, without what no token uses."""
+    """Returns Longformer's tensors by BERT's names."""
     names: tuple[tuple[str, str], ...] = _NAMES
     if any(name.startswith("classifier.out_proj.") for name in stored):
         names += _OF_CLASSIFIER
     found = {}
     for name, tensor in stored.items():
-        if "_global." in name and not config.global_tokens:
-            continue
         for theirs, ours in names:
-            name = name.replace(theirs, ours) if name.startswith(theirs) else name
+            if name.startswith(theirs):
+                name = ours + name.removeprefix(theirs)
         if name.endswith(_POSITIONS):
             tensor = _without_rows(tensor, config.max_position_embeddings)
         found[name] = tensor
@@ -117,9 +120,9 @@ def from_bert(
                 name = name.replace(ours, theirs)
                 break
         found[name] = tensor
-        for part in () if config.global_tokens else _PROJECTIONS:
+        for part in _PROJECTIONS:
             if part in name:
-                found[name.replace(part, f"{part[:-1]}_global.")] = tensor
+                found.setdefault(name.replace(part, f"{part[:-1]}_global."), tensor)
     changed = {
         "architectures": [f"Longformer{kind}"],
         "model_type": "longformer",
@@ -138,4 +141,4 @@ def _without_rows(table: Tensor, num_rows: int) -> Tensor:
 def _with_row(table: Tensor) -> Tensor:
     """Returns a table with a row for the padding, before the others."""
     shape = (table.shape[0] + 1, *table.shape[1:])
-    return Tensor(shape, lambda: np.concatenate([table.read()[:1], table.read()]))
+    return Tensor(shape, lambda: np.pad(table.read(), [(1, 0), (0, 0)], "edge"))

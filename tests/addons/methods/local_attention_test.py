@@ -170,6 +170,9 @@ class LocalAttentionTest(tf.test.TestCase, parameterized.TestCase):
         config = dataclasses.replace(CONFIG, attention_window=4)
         with self.assertRaisesRegex(ValueError, "for models without"):
             BertEncoder(config, output_attentions=True)
+        config = dataclasses.replace(config, global_tokens=1)
+        with self.assertRaisesRegex(ValueError, "which see the whole row"):
+            BertEncoder(config, packed=True)
 
 
 if __name__ == "__main__":

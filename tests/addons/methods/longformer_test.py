@@ -1,15 +1,18 @@
 """Longformer's folders, with the numbers of transformers 5.24."""
 
+import dataclasses
 import json
 
 import numpy as np
 import safetensors.numpy
 from absl.testing import parameterized
 
+from bert_tf.addons.methods.long_texts import lengthened
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import export, loading
 from bert_tf.conversion.source import open_source
 from bert_tf.modeling import heads
+from bert_tf.modeling.weight_names import weights_by_name
 from tests.script_case import FolderCase
 
 # H 8, F 12, V 11, 16 positions behind the padding's.
@@ -120,9 +123,6 @@ class LongformerTest(FolderCase, parameterized.TestCase):
         # The padding's row, which no token reads.
         table = "longformer.embeddings.position_embeddings.weight"
         expected[table] = np.concatenate([expected[table][1:2], expected[table][1:]])
-        if name == MASKED_LM:  # copies of the others: no token has used them
-            for key in expected:
-                expected[key] = expected[key.replace("_global.", ".")]
         self.assertEqual(stored.keys(), expected.keys())
         for key, values in expected.items():
             self.assertAllEqual(stored[key], values, key)
@@ -137,6 +137,8 @@ class LongformerTest(FolderCase, parameterized.TestCase):
         for fields, message in (
             ({"attention_window": [4, 6]}, "the same even number in all layers"),
             ({"attention_window": 5}, "the same even number"),
+            ({"attention_window": [[4], [4]]}, "the same even number"),
+            ({"pad_token_id": None}, "must be integers. Received: 17 and None"),
             ({"model_type": "big_bird"}, "Its random blocks are others"),
             (
                 {"architectures": ["LongformerForMultipleChoice"]},
@@ -145,6 +147,22 @@ class LongformerTest(FolderCase, parameterized.TestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 open_source(self.theirs(MASKED_LM, **fields))
+
+    def test_trained_projections_are_kept_where_no_token_used_them(self):
+        """As of `LongformerModel`, whose global tokens are given with the inputs."""
+        source = open_source(self.theirs(MASKED_LM))
+        self.assertIsNone(source.config.global_tokens)
+        name = "bert/encoder/layer_1/attention/self/query_global/kernel"
+        trained = tensors(MASKED_LM)[
+            "longformer.encoder.layer.1.attention.self.query_global.weight"
+        ]
+        long = dataclasses.replace(source.config, global_tokens=1)
+        self.assertAllEqual(lengthened(source, long).weights[name], trained.T)
+        encoder = loading.load_encoder(lengthened(source, long))
+        self.assertAllEqual(weights_by_name(encoder)[name], trained.T)
+        self.assertNotIn(name, weights_by_name(loading.load_encoder(source)))
+
+    def test_other_global_tokens_than_theirs(self):
         source = open_source(self.theirs(CLASSIFIER, global_tokens=3))
         with self.assertRaisesRegex(InputError, "alone global, and here are 3 tokens"):
             export.write_huggingface(self.folder("ours"), source)
