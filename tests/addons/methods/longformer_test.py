@@ -137,6 +137,7 @@ class LongformerTest(FolderCase, parameterized.TestCase):
         for fields, message in (
             ({"attention_window": [4, 6]}, "the same even number in all layers"),
             ({"attention_window": 5}, "the same even number"),
+            ({"max_position_embeddings": 99}, r"position_embeddings is \[\d+, 8\]"),
             ({"model_type": "big_bird"}, "Its random blocks are others"),
             (
                 {"architectures": ["LongformerForMultipleChoice"]},
