@@ -1,10 +1,10 @@
 """Checkpoints of Hugging Face's transformers, read and written.
 
-A folder of transformers (any BERT or ALBERT with or without a head; ELECTRA's
-discriminator), or of sentence-transformers, whose first module is such a folder, has
-config.json, model.safetensors and the tokenizer's files. Weights are read from
-safetensors, or from tf_model.h5, the file of TensorFlow classes (TFBertModel, ...) that
-transformers 5 no longer has; not from pickles, as opening one can run any code.
+A folder of transformers (BERT, ALBERT, ELECTRA's discriminator, DistilBERT, Longformer;
+with or without a head), or of sentence-transformers, whose first module is such a
+folder, has config.json, model.safetensors and the tokenizer's files. Weights are read
+from safetensors, or from tf_model.h5, the file of TensorFlow classes (TFBertModel, ...)
+that transformers 5 no longer has; not from pickles, as opening one can run any code.
 """
 
 import contextlib
@@ -47,9 +47,8 @@ MODULES_NAME = "modules.json"
 # The file of an adapter of PEFT, without its base.
 _ADAPTER_NAME = "adapter_config.json"
 OF_PEFT = (
-    "is of an adapter of PEFT, and not read. With peft, AutoPeftModelFor...(your task)"
-    ".from_pretrained(FOLDER).merge_and_unload().save_pretrained(NEW_FOLDER) writes a"
-    " model; copy the tokenizer's files to it."
+    "is of an adapter of PEFT, and not read. Load it with peft, and write the whole:"
+    " model.merge_and_unload().save_pretrained(NEW_FOLDER), and the tokenizer's files."
 )
 
 # PyTorch's pickled weights.
@@ -132,9 +131,12 @@ _RENAMED: Mapping[str, Mapping[str, str]] = {
         "classifier.": "classifier.out_proj.",
     },
 }
-# Models whose settings and names are in add-ons.
+# Models whose settings and names are in add-ons, and fields that these may add.
 _DISTILBERT, _LONGFORMER = _OTHERS = ("distilbert", "longformer")
-_OF_LONGFORMER = ("attention_window", "global_tokens", "masked_lm_hidden_act")
+_OF_OTHERS = (
+    *("pooler_hidden_act", "masked_lm_hidden_act"),
+    *("attention_window", "global_tokens"),
+)
 # Settings that change the computation, and their only values in BERT.
 _POSITIONS = "position_embedding_type"
 _FIXED = {_POSITIONS: "absolute", "add_cross_attention": False}
@@ -155,11 +157,6 @@ _COPIES = {
 _ENCODER = ("embeddings.", "embeddings_project.", "encoder.", "pooler.")
 # Constants stored among the weights.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
-# Older files have TensorFlow's names for these.
-_OLD_ENDINGS = {
-    "LayerNorm.gamma": "LayerNorm.weight",
-    "LayerNorm.beta": "LayerNorm.bias",
-}
 
 
 def read_tensors(path: str) -> dict[str, Tensor]:
@@ -252,7 +249,7 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     values = files.read_object(path, "Hugging Face config")
     model_type = values.get("model_type", "bert")
     known_types = (*_DEFAULTS, *_OTHERS)
-    if not isinstance(model_type, str) or model_type not in known_types:
+    if model_type not in known_types:
         types = " or ".join(map(repr, known_types))
         why = ""
         if model_type == "big_bird":
@@ -260,9 +257,9 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
         raise InputError(
             f"{path}: `model_type` must be {types}. Received: {model_type!r}.{why}"
         )
-    further: tuple[str, ...] = ()
+    same: tuple[str, ...] = _SAME_FIELDS
     if model_type in _OTHERS:
-        further = _OF_LONGFORMER if model_type == _LONGFORMER else ()
+        same += _OF_OTHERS
         values, model_type = addon(model_type).as_bert(values, path), "bert"
     for key, wanted in _FIXED.items():
         if values.get(key, wanted) != wanted:
@@ -271,8 +268,7 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
                 f" {values[key]!r}."
             )
     defaults = _DEFAULTS[model_type]
-    further += tuple(key for key in ALBERT_FIELDS if key in defaults)
-    same = (*_SAME_FIELDS, *further)
+    same += tuple(key for key in ALBERT_FIELDS if key in defaults)
     fields = {**defaults, **{k: values[k] for k in same if k in values}}
     activation = values.get("hidden_act", fields["hidden_act"])
     problem_type = values.get("problem_type")
@@ -288,12 +284,11 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     fields["hidden_act"] = _ACTIVATIONS[activation]
     if model_type == "electra" and fields["embedding_size"] == fields["hidden_size"]:
         del fields["embedding_size"]
-    is_gelu = named_architecture(values) == _GELU_CLASSIFIER
-    pooler_act = "gelu_erf" if is_gelu else values.get("pooler_hidden_act", "tanh")
-    fields["pooler_hidden_act"] = pooler_act
+    if named_architecture(values) == _GELU_CLASSIFIER:
+        fields["pooler_hidden_act"] = "gelu_erf"
     # The classes of other models do not look at it.
-    reads = values.get("model_type", "bert") in ("bert", "electra")
-    fields["left_to_right"] = reads and bool(values.get("is_decoder", False))
+    if values.get("model_type", "bert") in ("bert", "electra"):
+        fields["left_to_right"] = bool(values.get("is_decoder"))
     return BertConfig.from_dict(fields, source=path), values
 
 
@@ -318,14 +313,14 @@ def problem_type_in(values: Mapping[str, Any]) -> str | None:
 
 
 def labels_in(values: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Returns a config's labels in the order of the outputs; numbers as text."""
+    """Returns a config's labels in the order of the outputs, as text."""
     labels = values.get("id2label")
     if problem_type_in(values) == REGRESSION and _num_labels(values) == 1:
         return ()
     if not isinstance(labels, dict):
         return None
     found = [labels.get(str(i)) for i in range(len(labels))]
-    if not all(type(label) in (str, int, float) for label in found):
+    if not all(isinstance(label, str | int | float) for label in found):
         raise InputError(
             f"{CONFIG_NAME}: `id2label` must name the outputs 0 to {len(found) - 1}, by"
             f" text or numbers. Received: {json.dumps(labels)}."
@@ -354,8 +349,8 @@ def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
         if _heads_of(name) == heads and _model_type_of(name) == model_type:
             return name
     raise InputError(
-        f"transformers has no class with these heads: {', '.join(heads)}. Choose one by"
-        " `heads`."
+        f"transformers has no class with these heads: {', '.join(heads)} (and the"
+        f" pooler's activation {config.pooler_hidden_act}). Choose one by `heads`."
     )
 
 
@@ -486,28 +481,28 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
     foreign: dict[str, Tensor] = {}
     left_over = []
     for name, tensor in stored.items():
-        key = _current_name(name).removeprefix(f"{model_type}.")
-        if key in found:
+        # Older files have TensorFlow's names.
+        key = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+        key = key.replace("LayerNorm.beta", "LayerNorm.bias")
+        key = key.removeprefix(f"{model_type}.")
+        is_known = key in {*rows, *copied, *_BUFFERS}
+        if not is_known and name == key and not key.startswith(_ENCODER):
+            foreign[names.FOREIGN + name] = tensor
+        elif key in found or not is_known:
             left_over.append(name)
-        elif key not in {*rows, *copied, *_BUFFERS}:
-            if name == key and not key.startswith(_ENCODER):
-                foreign[names.FOREIGN + name] = tensor
-            else:
-                left_over.append(name)
         found[key] = tensor
     if left_over:
         raise InputError(
             f"{path}: tensors that have no place in {model_type.upper()}:"
             f" {listed(left_over)}."
         )
-    for copy, name in copied.items():
-        if copy in found:  # a file may have either, or both
-            found.setdefault(name, found[copy])
-    matrix, bias = copied
-    if matrix in found and is_same(found[matrix], found[copied[matrix]]):
-        del found[matrix]
+    matrix, bias = copied  # a file may have either of two copies, or both
     if bias in found:
         found[copied[bias]] = found[bias]
+    if matrix in found:
+        words = found.setdefault(copied[matrix], found[matrix])
+        if is_same(found[matrix], words):
+            del found[matrix]
     there = ((found[key], row) for key, row in rows.items() if key in found)
     ours = {row.original: _transposed(x, row) for x, row in there}
     if not files.exists(os.path.join(folder, "export.json")):  # not of this package
@@ -529,14 +524,6 @@ def _check_pooler(path: str, config: BertConfig, weights: Iterable[str]) -> None
             f"{path}: in a left-to-right model (`is_decoder`), the {pooled[0]} head of"
             " transformers reads [CLS], and here the last token. Leave it out."
         )
-
-
-def _current_name(name: str) -> str:
-    """Returns a tensor's name in current versions of transformers."""
-    for old, new in _OLD_ENDINGS.items():
-        if name.endswith(old):
-            name = name.removesuffix(old) + new
-    return name
 
 
 def _transposed(tensor: Tensor, row: names.Name) -> Tensor:

@@ -73,6 +73,7 @@ _COMPUTATION = {
     "left_to_right": False,
     "embedding_size": None,
     "num_hidden_groups": None,
+    "attention_window": None,
 }
 # The masked LM head has another GELU and another epsilon than the encoder.
 _MASKED_LM_COMPUTATION = {

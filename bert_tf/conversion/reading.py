@@ -56,8 +56,8 @@ class Reading:
     pooling: str | None = None  # of text vectors: cls, mean or max
     normalize: bool | None = None  # to length 1
 
-    # What of a folder of sentence-transformers is not computed here, so that it has an
-    # encoder, but no vectors. Never stored.
+    # The setting of a sentence-transformers folder that is not computed here: it has an
+    # encoder, and no vectors. Never stored.
     unknown_vectors: str | None = dataclasses.field(default=None, compare=False)
 
     # Stored separately, in words.json.
@@ -140,14 +140,7 @@ def read_reading(folder: str, whole: str | None = None) -> Reading:
     found = dataclasses.replace(found, words=read_words(folder))
     whole = folder if whole is None else whole
     if files.exists(os.path.join(whole, huggingface.MODULES_NAME)):
-        modules = addon("sentence_transformers").read_modules(whole)
-        found = dataclasses.replace(
-            found,
-            max_seq_length=found.max_seq_length or modules.max_seq_length,
-            pooling=modules.pooling,
-            normalize=modules.normalize,
-            unknown_vectors=modules.unknown_vectors,
-        )
+        found = addon("sentence_transformers").with_modules(found, whole)
     if found.pooling:
         names = "max_seq_length", "pooling", "normalize"
         told = ", ".join(f"{name}={getattr(found, name)!r}" for name in names)

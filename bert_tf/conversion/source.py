@@ -60,9 +60,8 @@ _OF_FLAX = (
     f".save_pretrained(NEW_FOLDER) writes {huggingface.WEIGHTS_NAME}."
 )
 _OF_KERAS = (
-    "is a file of Keras, without a vocabulary, and not read. Load it by"
-    " keras.saving.load_model, or by its model's load_weights, and write a folder:"
-    " bert_tf.save(model, FOLDER, tokenizer)."
+    "is a file of Keras, without a vocabulary, and not read. Load it by load_model or"
+    " load_weights, and write a folder: bert_tf.save(model, FOLDER, tokenizer)."
 )
 ONNX_NAME = "model.onnx"
 _EXPORTED = "is an exported model, and not read. Give the checkpoint it was made from."
@@ -147,15 +146,11 @@ class Source:
             if self.labels is None or not names.HEADS[head].has_labels:
                 continue
             number = num_outputs(self.weights, head)
-            if number != (len(self.labels) or 1):
+            if {len(self.labels) or 1, len({*self.labels}) or 1} != {number}:
                 raise InputError(
                     f"{self.path}: its {head} head has {number} outputs, its labels are"
-                    f" {', '.join(self.labels) or 'none, as of a regression'}."
-                )
-            if len({*self.labels}) < len(self.labels):
-                raise InputError(
-                    f"{self.path}: each output needs a label of its own; its labels are"
-                    f" {', '.join(self.labels)}."
+                    f" {', '.join(self.labels) or 'none, as of a regression'}: each"
+                    " output needs one of its own."
                 )
 
     @functools.cached_property
@@ -230,22 +225,19 @@ def find_format(path: str) -> Format:
                 f" {huggingface.WEIGHTS_NAME} or {_kerashub().WEIGHTS_NAME}."
             )
     else:
+        name = os.path.basename(path)
         if files.exists(path) and not path.endswith(".index"):
-            _refuse_others(os.path.dirname(path), [os.path.basename(path)])
-        of_tf = os.path.basename(path) == huggingface.TF_WEIGHTS_NAME
-        for ending, format_, name in (
-            (".safetensors", Format.HUGGING_FACE, huggingface.WEIGHTS_NAME),
-            (".h5", Format.HUGGING_FACE, huggingface.TF_WEIGHTS_NAME)
-            if of_tf
-            else (".h5", Format.KERAS_HUB, _kerashub().WEIGHTS_NAME),
-        ):
-            if path.endswith(ending):
-                # A file stands for its folder, which has the config and vocabulary.
-                if os.path.basename(path) != name or not files.exists(path):
-                    raise InputError(
-                        f"{path}: give the folder of a checkpoint, or its {name}."
-                    )
-                return format_
+            _refuse_others(os.path.dirname(path), [name])
+        if path.endswith((".safetensors", ".h5")):
+            # A file stands for its folder, which has the config and vocabulary.
+            of_hub = _kerashub().WEIGHTS_NAME
+            known = (huggingface.WEIGHTS_NAME, huggingface.TF_WEIGHTS_NAME, of_hub)
+            if name not in known or not files.exists(path):
+                raise InputError(
+                    f"{path}: give the folder of a checkpoint, or its"
+                    f" {' or '.join(known)}."
+                )
+            return Format.KERAS_HUB if name == of_hub else Format.HUGGING_FACE
         if _kerashub().is_handle(path):
             return Format.KERAS_HUB
         if files.exists(path):

@@ -133,17 +133,16 @@ def find_checkpoint(path: str) -> str:
     if files.is_folder(path):
         state = os.path.join(path, "checkpoint")
         reason = "names a checkpoint that is not there"
-        latest = None
         try:
             named = tf.train.get_checkpoint_state(path)
         except ValueError as error:
             named, reason = None, f"is damaged: {first_line(error)}"
         if named and files.exists(named.model_checkpoint_path + ".index"):
-            latest = named.model_checkpoint_path
+            return named.model_checkpoint_path
         for prefix in RELEASED_PREFIXES:
             released = os.path.join(path, prefix)
-            if latest or files.exists(released + ".index"):
-                return latest or released
+            if files.exists(released + ".index"):
+                return released
         if files.exists(state) and not files.is_folder(state):
             raise InputError(
                 f"{state} {reason}. Give a checkpoint's prefix, such as"
@@ -186,8 +185,7 @@ def read_weights(path: str) -> Weights:
         for key in shapes
         if key.startswith(_OUR_PREFIX)
     }
-    of_garden = {} if ours else _keys_of_model_garden(shapes)
-    if of_garden:
+    if not ours and (of_garden := _keys_of_model_garden(shapes)):
         return _weights_of_model_garden(prefix, reader, of_garden)
     keys = ours
     if not ours:

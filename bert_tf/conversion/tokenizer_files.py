@@ -77,17 +77,22 @@ _ADDED_WORDS = (
     "extra_special_tokens",
     "never_split",
 )
-# Settings of tokenizer.json that must equal the original's. Others cannot matter: the
-# decoder, flags of the special tokens, and lengths and strategies that a call gives.
-_JSON_FIXED = {
-    ("model", "type"): "WordPiece",
-    ("model", "unk_token"): UNK,
-    ("model", "continuing_subword_prefix"): CONTINUATION,
-    ("normalizer", "type"): "BertNormalizer",
-    ("normalizer", "clean_text"): True,
-    ("normalizer", "handle_chinese_chars"): True,
-    ("pre_tokenizer", "type"): "BertPreTokenizer",
+# Settings of tokenizer.json -> the original's values. Others cannot matter: decoders,
+# flags of the special tokens, and lengths and strategies that a call gives.
+_JSON_FIXED: dict[tuple[str, str], Sequence[Any]] = {
+    ("model", "type"): ("WordPiece",),
+    ("model", "unk_token"): (UNK,),
+    ("model", "continuing_subword_prefix"): (CONTINUATION,),
+    ("model", "max_input_chars_per_word"): (
+        None,
+        *range(100, MAX_CHARACTERS_PER_WORD + 1),
+    ),
+    ("normalizer", "type"): ("BertNormalizer",),
+    ("normalizer", "clean_text"): (True,),
+    ("normalizer", "handle_chinese_chars"): (True,),
+    ("pre_tokenizer", "type"): ("BertPreTokenizer",),
 }
+_OF_CASING = ("lowercase", "strip_accents")
 # The post-processors of BERT: BertProcessing, and a template of a pair; a text's own is
 # its beginning.
 _ADDED_BY_BERT = (("cls", CLS), ("sep", SEP))
@@ -350,7 +355,6 @@ def _differences(
         files.read_object(path) if files.exists(path) else {} for path in paths
     )
     casing = casing_of(folder)
-    has_upper_case = vocabulary is not None and vocabulary.has_upper_case
     pieces = [os.path.join(folder, name) for name in _SENTENCE_PIECES]
     if not files.exists(os.path.join(folder, VOCAB_NAME)):
         for path in filter(files.exists, pieces):
@@ -363,27 +367,21 @@ def _differences(
     for key, wanted in _CONFIG_FIXED.items():
         for path, settings in ((config_path, config), (special_path, special)):
             found.append((path, key, _content(settings.get(key, wanted)), (wanted,)))
-    if casing is False or (casing is None and has_upper_case):
-        lowers = sentences.get("do_lower_case") or False
+    if casing is False or (casing is None and vocabulary and vocabulary.has_upper_case):
+        lowers = bool(sentences.get("do_lower_case"))
         found.append((sentences_path, "do_lower_case", lowers, (False,)))
     allowed = {"tokenizer_class": (None, *_CLASSES), "strip_accents": (None, casing)}
     for key, known in allowed.items():
         found.append((config_path, key, config.get(key), known))
     if tokenizer is not None:
-        normalizer = _part(tokenizer, "normalizer")
-        for (part, key), wanted in _JSON_FIXED.items():
+        of_casing = {("normalizer", k): (None, casing) for k in _OF_CASING}
+        for (part, key), fixed in (_JSON_FIXED | of_casing).items():
             value = _part(tokenizer, part).get(key)
-            found.append((json_path, f"{part}.{key}", value, (wanted,)))
-        for key in ("lowercase", "strip_accents"):
-            value = normalizer.get(key)
-            found.append((json_path, f"normalizer.{key}", value, (None, casing)))
-        key, most = "max_input_chars_per_word", range(100, MAX_CHARACTERS_PER_WORD + 1)
-        value = _part(tokenizer, "model").get(key, 100)
-        found.append((json_path, f"model.{key}", value, most))
-    for key, part in (("padding_side", "padding"), ("truncation_side", "truncation")):
-        side = _part(tokenizer or {}, part).get("direction", "right")
+            found.append((json_path, f"{part}.{key}", value, fixed))
+    for part in ("padding", "truncation"):
+        key, side = f"{part}_side", _part(tokenizer or {}, part).get("direction")
         path = config_path if key in config else json_path
-        side = str(config.get(key, side)).lower()
+        side = str(config.get(key, side or "right")).lower()
         found.append((path, key, side, ("right",)))
     for path, key, value, values in found:
         if value not in values:
@@ -417,10 +415,11 @@ def _adds_cls_and_sep(tokenizer: dict[str, Any]) -> bool:
     if post.get("type") == "BertProcessing":
         return all(post.get(k) == [t, ids.get(t)] for k, t in _ADDED_BY_BERT)
     pair = [{kind: {"id": name, "type_id": n}} for kind, name, n in _TEMPLATE]
+    wanted = {"type": "TemplateProcessing", "single": pair[:3], "pair": pair}
     added = _part(post, "special_tokens")
-    return [post.get(key) for key in ("type", "single", "pair")] == [
-        *("TemplateProcessing", pair[:3], pair)
-    ] and all(_part(added, t).get("ids") == [ids.get(t)] for _, t in _ADDED_BY_BERT)
+    return {**post, **wanted} == post and all(
+        _part(added, t).get("ids") == [ids.get(t)] for _, t in _ADDED_BY_BERT
+    )
 
 
 def _content(token: Any) -> Any:

@@ -52,11 +52,6 @@ from bert_tf.modeling.objectives import (
     TAGGING,
 )
 
-# The layers of the heads: rows at masked positions, and scores of tokens and labels.
-#
-# Shapes: B batch, S sequence, P predictions, N choices, H hidden, V vocabulary.
-
-
 # The original uses this for the heads of fine-tuning, whatever the config's
 # initializer_range.
 HEAD_INITIALIZER_RANGE = 0.02
@@ -124,7 +119,6 @@ class MaskedLMHead(Stored, keras.layers.Layer):
         x = self.layer_norm(self.activation(self.dense(x)))
         is_tied = self.bert_config.tie_word_embeddings
         table = self.embeddings.word_embeddings if is_tied else self.output_weights
-        table = ops.cast(table, x.dtype)
         if not training:
             return _project(x, table, self.output_bias)
         rows = ops.reshape(x, (-1, x.shape[-1]))

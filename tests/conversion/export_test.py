@@ -71,7 +71,7 @@ class RoundTripTest(ExportTestCase):
                 self.assertEqual(self.content(again), self.content(once))
 
     def test_a_label_of_two_outputs_is_refused_wherever_it_stands(self):
-        message = "each output needs a label of its own; its labels are a, b, a."
+        message = "3 outputs, its labels are a, b, a: each output needs one of its own."
         model = BertClassifier(toy.CONFIG, 3)
         with self.assertRaisesRegex(InputError, message):
             self.source(model, labels=["a", "b", "a"])

@@ -433,6 +433,7 @@ class ConfigTest(HuggingFaceTestCase):
             ({"1": "yes", "0": "no"}, ("no", "yes")),
             ({"0": 1, "1": 2, "2": 5}, ("1", "2", "5")),
             ({"0": 0.5, "1": "1"}, ("0.5", "1")),
+            ({"0": False, "1": True}, ("False", "True")),
             ({"0": "LABEL_0", "1": "LABEL_1"}, None),
         ):
             found = huggingface.labels_in({**known, "id2label": names})
@@ -440,7 +441,6 @@ class ConfigTest(HuggingFaceTestCase):
         for names in (
             {"1": "no", "2": "yes"},
             {"0": "no", "1": None},
-            {"0": True, "1": False},
             {"0": "no", "1": ["yes"]},
         ):
             with self.assertRaisesRegex(InputError, "`id2label` must name the outputs"):

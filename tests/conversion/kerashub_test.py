@@ -242,6 +242,7 @@ class OutTest(KerasHubTestCase):
             ("only hidden_act='gelu'. Received: 'g", {"hidden_act": "gelu_erf"}, None),
             ("layer_norm_eps=1e-12.*: 1e-05", {"layer_norm_eps": 1e-5}, None),
             ("somewhere.*left_to_right=.*True", {"left_to_right": True}, None),
+            ("attention_window=None. Received: 4", {"attention_window": 4}, None),
             ("has a pooler", {}, less),
             (r"needs \[PAD\]\.", {}, None, tokens, True),
         ):

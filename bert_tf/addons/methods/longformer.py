@@ -135,6 +135,7 @@ def from_bert(
 
 
 def _without_rows(table: Tensor, num_rows: int) -> Tensor:
+    num_rows = min(num_rows, table.shape[0])
     return Tensor((num_rows, *table.shape[1:]), lambda: table.read()[-num_rows:])
 
 

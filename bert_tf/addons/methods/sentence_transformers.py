@@ -18,7 +18,7 @@ be used, and no vectors: `Reading.of_vectors`.
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from absl import logging
@@ -38,72 +38,75 @@ _ENCODERS = ("Transformer", "BERT", "DistilBERT")
 # Settings that change vectors -> the values that do not, by module. Others cannot
 # matter: they are for training, for the similarity of vectors, for images, for
 # `encode_query` and `encode_document` alone, or, as include_prompt, for prompts.
-_NONE: Sequence[Any] = (None, "", {})
 _LAST_STATE = {"method": "forward", "method_output_name": "last_hidden_state"}
-_ALLOWED: Mapping[str, Mapping[str, Sequence[Any]]] = {
+_OF_OTHERS = (
+    *("tokenizer_name_or_path", "tokenizer_args", "config_args"),
+    *("processing_kwargs", "processor_kwargs", "config_kwargs"),
+)
+_ALLOWED: Mapping[str, Mapping[str, Collection[Any]]] = {
     "Transformer": {
         "transformer_task": (None, "feature-extraction"),
         "module_output_name": (None, "token_embeddings"),
         "modality_config": (None, {"text": _LAST_STATE}),
-        **dict.fromkeys(("tokenizer_name_or_path", "processing_kwargs"), _NONE),
-        **dict.fromkeys(("tokenizer_args", "processor_kwargs"), _NONE),
-        **dict.fromkeys(("config_args", "config_kwargs"), _NONE),
+        **dict.fromkeys(_OF_OTHERS, (None, "", {})),
     },
+    "Pooling": {"pooling_mode": [*_POOLING_MODES.values()]},
     "Normalize": {"module_input_name": (None, "sentence_embedding")},
 }
 
 
-def read_modules(folder: str) -> Reading:
-    """Reads a folder's settings; logs a warning if its vectors are not computed."""
+def with_modules(reading: Reading, folder: str) -> Reading:
+    """Adds a folder's settings; logs a warning if its vectors are not computed."""
     path, encoder = os.path.join(folder, MODULES_NAME), model_folder(folder)
-    lengths = os.path.join(encoder, SENTENCES_NAME)
     values, config, tokenizer = (
         _object_in(os.path.join(encoder, name))
         for name in (SENTENCES_NAME, CONFIG_NAME, TOKENIZER_CONFIG_NAME)
     )
     length = values.get("max_seq_length")
     if not isinstance(length, int | None):
-        raise InputError(f"{lengths}: `max_seq_length` must be a number.")
+        raise InputError(f"{encoder}: `max_seq_length` must be a number.")
     length = length or tokenizer.get("model_max_length", tokenizer.get("max_len"))
     positions = config.get("max_position_embeddings", 512)
     length = min((n for n in (length, positions) if isinstance(n, int)), default=None)
+    length = reading.max_seq_length or length
+    reading = dataclasses.replace(
+        reading, max_seq_length=length, pooling=None, normalize=None
+    )
     kinds, pooling, others = [], None, []
     for module in files.read_json(path):
         module = module if isinstance(module, dict) else {}
-        kind = str(module.get("type"))
+        kind, name = str(module.get("type")), CONFIG_NAME
         if kind.startswith("sentence_transformers."):
             kind = kind.rpartition(".")[2]
+        if kind in _ENCODERS:
+            kind, name = "Transformer", SENTENCES_NAME
         if kind != "Dropout":  # which does nothing after training
             kinds.append(kind)
-        place = files.inside(folder, str(module.get("path")), path)
-        file = SENTENCES_NAME if kind in _ENCODERS else CONFIG_NAME
-        place = os.path.join(place, file)
+        place = os.path.join(files.inside(folder, str(module.get("path")), path), name)
         settings = _object_in(place)
+        if kind == "Pooling":
+            pooling = settings["pooling_mode"] = _pooling_in(settings)
         for key, allowed in _ALLOWED.get(kind, {}).items():
             if settings.get(key) not in allowed:
                 others.append(f"{place} sets {key}={json.dumps(settings[key])}")
-        if kind == "Pooling":
-            pooling = _pooling_in(settings)
-            if pooling not in _POOLING_MODES.values():
-                others.append(f"{place}: pooling of {pooling}")
-    first = next((kind for kind in kinds[:1] if kind in _ENCODERS), "")
-    if kinds == [first]:
-        return Reading(max_seq_length=length)  # a model of another kind
-    if kinds[:2] != [first, "Pooling"] or {*kinds[2:]} - {"Normalize"}:
+    if kinds == ["Transformer"]:
+        return reading  # of a model of another kind
+    if kinds[:2] != ["Transformer", "Pooling"] or {*kinds[2:]} - {"Normalize"}:
         others.insert(0, f"{path} has {', '.join(kinds)}")
     whole = os.path.join(folder, _WHOLE_NAME)
-    values, width = _object_in(whole), config.get("hidden_size", config.get("dim", 768))
-    name, prompts = values.get("default_prompt_name"), values.get("prompts")
-    if name is not None and isinstance(prompts, dict) and prompts.get(str(name)):
-        others.append(f"{whole}: default_prompt_name={name!r}, before each text")
+    values = _object_in(whole)
+    name, prompts = str(values.get("default_prompt_name")), values.get("prompts")
+    if isinstance(prompts, dict) and prompts.get(name):
+        others.append(f"{whole} sets default_prompt_name={name!r}, before each text")
     size = values.get("truncate_dim")
-    if size is not None and not (type(size) is type(width) is int and size >= width):
-        others.append(f"{whole} sets truncate_dim={size!r}")
+    width = config.get("hidden_size", config.get("dim", 768))
+    if type(size) is type(width) is int and size < width:
+        others.append(f"{whole} sets truncate_dim={size}")
     if others:
         logging.warning("Not computed here: %s.", others[0])
-        return Reading(max_seq_length=length, unknown_vectors=others[0])
+        return dataclasses.replace(reading, unknown_vectors=others[0])
     normalizes = "Normalize" in kinds
-    return Reading(max_seq_length=length, pooling=pooling, normalize=normalizes)
+    return dataclasses.replace(reading, pooling=pooling, normalize=normalizes)
 
 
 def _object_in(path: str) -> dict[str, Any]:

@@ -95,14 +95,12 @@ class ExportOptions(
         least=1,
         decides="reading",
     )
-
     quantize: str | None = option(
         None,
         "For onnx and litert: float16 halves the size; int8 quarters it and is faster"
         " on a CPU. Both change the outputs. Default: float32.",
         choices=("float16", "int8"),
     )
-
     calibration_file: str | None = option(
         None,
         "For --quantize=int8: a table of some hundred texts, on which the ranges of the"
@@ -110,7 +108,6 @@ class ExportOptions(
         path=Path.FILE,
         only_with="quantize=int8",
     )
-
     text_a_column: str | None = option(
         None,
         "Column of the texts of --calibration_file. Default: the run's.",
@@ -129,10 +126,7 @@ class ExportOptions(
         """Yields the options that have no effect on the format."""
         yield from super().problems()
         if self.quantize and self.format not in ("onnx", "litert"):
-            yield (
-                "`quantize` is only for `format=onnx` and `format=litert`: leave it"
-                " out."
-            )
+            yield "`quantize` is only for `format` onnx or litert: leave it out."
         if self.calibration_file and self.format != "onnx":
             yield "`calibration_file` is only for `format=onnx`: leave it out."
         for_serving = ("max_seq_length", *_OF_SPANS)

@@ -472,10 +472,12 @@ class ModelGraph:
         x = self.dense(self.tokens(), kernel, bias)
         x = self.activated(x, config.masked_lm_hidden_act or config.hidden_act)
         x = self.norm(x, gamma, beta, epsilon=config.masked_lm_layer_norm_eps)
-        table = names.EMBEDDINGS[0].original if config.tie_word_embeddings else matrix
-        table = graph.weight(table)
-        scores = graph.add("MatMul", x, graph.add("Transpose", table, perm=[1, 0]))
-        logits = graph.add("Add", scores, graph.weight(output_bias))
+        if config.tie_word_embeddings:
+            table = graph.weight(names.EMBEDDINGS[0].original)
+            scores = graph.add("MatMul", x, graph.add("Transpose", table, perm=[1, 0]))
+            logits = graph.add("Add", scores, graph.weight(output_bias))
+        else:
+            logits = self.dense(x, matrix, output_bias, transposed=True)
         graph.output("logits", logits, ["batch", "sequence", config.vocab_size])
 
     def replaced_tokens(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.addons.methods.electra import ElectraPretrainer
-from bert_tf.addons.serving import onnx_graph
+from bert_tf.addons.serving import onnx_files, onnx_graph
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.export import completed
@@ -109,6 +109,17 @@ class OnnxGraphTest(tf.test.TestCase):
         outputs = dict(onnx_graph.OUTPUTS)
         self.check(BertEncoder(CONFIG), **outputs)
         self.check(BertEncoder(CONFIG, use_pooler=False), **outputs)
+
+    def test_an_output_matrix_of_its_own(self):
+        config = changed(tie_word_embeddings=False)
+        model = BertPretrainer(config, next_sentence=False)
+        self.check(model, config=config, masked_lm_logits="logits")
+        # Read from the file, it is laid out as in the checkpoint.
+        source = self.source(model, config)
+        path = os.path.join(self.get_temp_dir(), "untied.onnx")
+        onnx.save(onnx_graph.build(source), path)
+        weights = onnx_files.read_weights(path)
+        self.assertAllEqual(weights[names.UNTIED], source.weights[names.UNTIED])
 
     def test_electras_discriminator(self):
         model = ElectraPretrainer(CONFIG, generator_size=0.5)
