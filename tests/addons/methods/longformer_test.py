@@ -137,12 +137,9 @@ class LongformerTest(FolderCase, parameterized.TestCase):
         for fields, message in (
             ({"attention_window": [4, 6]}, "the same even number in all layers"),
             ({"attention_window": 5}, "the same even number"),
-<<<<<<< HEAD
             ({"attention_window": [[4], [4]]}, "the same even number"),
             ({"pad_token_id": None}, "must be integers. Received: 17 and None"),
-=======
             ({"max_position_embeddings": 99}, r"position_embeddings is \[\d+, 8\]"),
->>>>>>> formats
             ({"model_type": "big_bird"}, "Its random blocks are others"),
             (
                 {"architectures": ["LongformerForMultipleChoice"]},
