@@ -104,8 +104,7 @@ class BertConfig:
         masked_lm_hidden_act: the activation in the masked LM's head; None for
             `hidden_act`. KerasHub's head and encoder have different ones.
         masked_lm_layer_norm_eps: likewise; None for `layer_norm_eps`.
-        tie_word_embeddings: whether the masked LM's output matrix is that of the word
-            embeddings.
+        tie_word_embeddings: whether the masked LM's scores use the word embeddings.
         pooler_hidden_act: the activation of the pooler, "tanh" in BERT; the classifiers
             of ELECTRA and DistilBERT in transformers have other ones.
         embedding_size: width of the embeddings; if it is not `hidden_size`, a dense
@@ -305,8 +304,6 @@ class BertConfig:
         activation = known.get("hidden_act", "gelu")
         if activation is None or isinstance(activation, str):
             known["hidden_act"] = (activation or "linear").lower()
-        if isinstance(known.get("masked_lm_hidden_act"), str):
-            known["masked_lm_hidden_act"] = known["masked_lm_hidden_act"].lower()
         try:
             return cls(**known)
         except ValueError as error:
@@ -331,8 +328,7 @@ class BertConfig:
         if num_segments > self.type_vocab_size:
             raise InputError(
                 f"The model has {self.type_vocab_size} segment (`type_vocab_size`), and"
-                f" pairs of texts need {num_segments}. Give single texts, or another"
-                " model."
+                f" pairs of texts need {num_segments}: give single texts."
             )
 
     def check_vocabulary(self, num_tokens: int, source: str) -> None:
@@ -369,3 +365,4 @@ class BertConfig:
 # The fields that the original's files lack, and its constants for them.
 _FIELDS = {field.name: field.default for field in dataclasses.fields(BertConfig)}
 _OURS = dict(itertools.dropwhile(lambda x: x[0] != "left_to_right", _FIELDS.items()))
+ORIGINAL_FIELDS = tuple(name for name in _FIELDS if name not in _OURS)

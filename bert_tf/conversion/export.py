@@ -89,9 +89,7 @@ def completed(
         source, config = extended(source, config, vocabulary, "`vocab_file`")
         config.check_vocabulary(len(vocabulary), path)
         vocabulary.require_special_tokens(path)
-        do_lower_case = checked_casing(
-            source, vocabulary, do_lower_case, "`vocab_file`"
-        )
+        do_lower_case = checked_casing(source, vocabulary, do_lower_case)
     return dataclasses.replace(
         source,
         config=config,

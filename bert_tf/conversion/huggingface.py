@@ -29,6 +29,7 @@ from bert_tf.base.config import (
     ALBERT_FIELDS,
     CLASSIFIER_DROPOUT,
     MULTI_LABEL,
+    ORIGINAL_FIELDS,
     PROBLEM_TYPES,
     REGRESSION,
     SINGLE_LABEL,
@@ -75,16 +76,7 @@ _THEIR_GELUS = {"gelu": "gelu_new", "gelu_erf": "gelu"}
 
 # Fields with the same name and meaning in both configs.
 _SAME_FIELDS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "initializer_range",
+    *(name for name in ORIGINAL_FIELDS if name != "hidden_act"),
     "layer_norm_eps",
 )
 # Defaults in transformers that BertConfig lacks, by `model_type`.
@@ -132,7 +124,7 @@ _RENAMED: Mapping[str, Mapping[str, str]] = {
     },
 }
 # Models whose settings and names are in add-ons, and fields that these may add.
-_DISTILBERT, _LONGFORMER = _OTHERS = ("distilbert", "longformer")
+_OTHERS = ("distilbert", "longformer")
 _OF_OTHERS = (
     *("pooler_hidden_act", "masked_lm_hidden_act"),
     *("attention_window", "global_tokens"),
@@ -601,7 +593,7 @@ def write(
         for key, row in rows.items()
     }
     if config.attention_window:
-        values, tensors = addon(_LONGFORMER).from_bert(values, tensors, config)
+        values, tensors = addon("longformer").from_bert(values, tensors, config)
     write_tensors(os.path.join(folder, WEIGHTS_NAME), tensors)
     files.write_atomically(
         os.path.join(folder, CONFIG_NAME), json.dumps(values, indent=2) + "\n"

@@ -419,7 +419,7 @@ def read_model_files(options: Any, output_dir: str) -> ModelFiles:
         source, config = extended(source, config, vocabulary, "`vocab_file`")
     source, config = resized(options, source, config)
     config.check_vocabulary(len(vocabulary), path)
-    casing = checked_casing(source, vocabulary, do_lower_case, "`vocab_file`")
+    casing = checked_casing(source, vocabulary, do_lower_case)
     found = segmenter_of(output_dir) if source is None else source.tokenizer.segmenter
     return ModelFiles(config, vocabulary, casing, found or NO_SEGMENTER, source)
 
@@ -489,7 +489,7 @@ def checked_casing(
     source: Source | None,
     vocabulary: Vocabulary,
     do_lower_case: bool | None,
-    vocabulary_said_by: str,
+    vocabulary_said_by: str = "`vocab_file`",
     given_by: str = "Received:",
 ) -> bool:
     """Returns whether to lower-case: the user's choice, or else the checkpoint's."""

@@ -244,7 +244,7 @@ def register(head: Head) -> None:
 
 
 _TRANSFORM = "cls/predictions/transform"
-# The masked LM's output matrix, where it is not that of the word embeddings.
+# The masked LM's output matrix, where it is not the word embeddings.
 UNTIED = "cls/predictions/output_weights"
 _DISCRIMINATOR, _LAST = "discriminator_predictions", "dense_prediction"
 _LOADING, _SERVING = "bert_tf.conversion.loading", "bert_tf.addons.serving.saved_model"
@@ -253,6 +253,8 @@ _OBJECTIVES, _TASKS = "bert_tf.modeling.objectives", "bert_tf.tasks"
 _TEXT_MODELS = "bert_tf.addons.serving.text_models"
 _READERS = "bert_tf.addons.serving.predict"
 _ONNX = "bert_tf.addons.serving.onnx_graph:ModelGraph"
+# Models of transformers with the same heads; others are in add-ons.
+_THEIRS = ("Bert", "Albert", "Electra")
 for _head in (
     Head(
         name=MASKED_LM,
@@ -317,11 +319,7 @@ for _head in (
         onnx=f"{_ONNX}.classifier",
         text_model=f"{_TEXT_MODELS}.classifier:TextClassifier",
         reader=f"{_READERS}:TextReader",
-        hugging_face=(
-            "BertForSequenceClassification",
-            "AlbertForSequenceClassification",
-            "ElectraForSequenceClassification",
-        ),
+        hugging_face=tuple(f"{model}ForSequenceClassification" for model in _THEIRS),
         # The second is the older name.
         keras_hub=("BertTextClassifier", "BertClassifier"),
     ),
@@ -336,11 +334,7 @@ for _head in (
         onnx=f"{_ONNX}.span",
         text_model=f"{_TEXT_MODELS}.question_answerer:QuestionAnswerer",
         reader=f"{_READERS}:QuestionReader",
-        hugging_face=(
-            "BertForQuestionAnswering",
-            "AlbertForQuestionAnswering",
-            "ElectraForQuestionAnswering",
-        ),
+        hugging_face=tuple(f"{model}ForQuestionAnswering" for model in _THEIRS),
     ),
     Head(
         name=MULTIPLE_CHOICE,
@@ -368,11 +362,7 @@ for _head in (
         onnx=f"{_ONNX}.tagging",
         text_model=f"{_TEXT_MODELS}.word_tagger:WordTagger",
         reader=f"{_READERS}:WordReader",
-        hugging_face=(
-            "BertForTokenClassification",
-            "AlbertForTokenClassification",
-            "ElectraForTokenClassification",
-        ),
+        hugging_face=tuple(f"{model}ForTokenClassification" for model in _THEIRS),
     ),
     Head(
         name=WINDOWS,

@@ -87,9 +87,8 @@ class Reading:
         """Returns itself, or an empty reading; InputError for unknown vectors."""
         if self.unknown_vectors:
             raise InputError(
-                f"{self.unknown_vectors}: this is not computed here, so vectors would"
-                f" not be the model's. Without {huggingface.MODULES_NAME} the folder is"
-                " that of its encoder alone."
+                f"{self.unknown_vectors}: this is not computed here. Without"
+                f" {huggingface.MODULES_NAME} the folder is its encoder's alone."
             )
         is_known = self.pooling is not None or self.normalize is not None
         return self if is_known else Reading()

@@ -17,7 +17,7 @@ import itertools
 import os
 import re
 import tempfile
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -195,7 +195,13 @@ def read_weights(path: str) -> Weights:
             for key in shapes
             if not _OPTIMIZERS_OWN.fullmatch(key)
         }
-        foreign = [name for name in keys if _is_foreign(name, keys)]
+        # Below another tensor, or of an unknown head.
+        foreign = [
+            name
+            for name in keys
+            if os.path.dirname(name) in keys
+            or not (names.is_known(name) or name.startswith("bert/"))
+        ]
         for name in foreign:
             del keys[name]
         if foreign:
@@ -236,13 +242,6 @@ def _weights_of_model_garden(
         return Tensor(shape, lambda: arrange(reader.weight(key)))
 
     return Weights(prefix, {name: tensor(name, key) for name, key in keys.items()})
-
-
-def _is_foreign(name: str, every: Container[str]) -> bool:
-    """Whether a release's tensor is below another tensor, or of an unknown head."""
-    if os.path.dirname(name) in every:
-        return True
-    return not names.is_known(name) and not name.startswith("bert/")
 
 
 def _is_of_electra(keys: Iterable[str]) -> bool:

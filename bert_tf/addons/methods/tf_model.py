@@ -24,12 +24,7 @@ def read_tensors(path: str) -> dict[str, Tensor]:
     return found
 
 
-_FROM_TF = {
-    "kernel": "weight",
-    "embeddings": "weight",
-    "gamma": "weight",
-    "beta": "bias",
-}
+_FROM_TF = dict.fromkeys(("kernel", "embeddings", "gamma"), "weight") | {"beta": "bias"}
 
 
 def _from_tf(place: str, path: str) -> str:
