@@ -126,7 +126,10 @@ class ExportOptions(
         """Yields the options that have no effect on the format."""
         yield from super().problems()
         if self.quantize and self.format not in ("onnx", "litert"):
-            yield "`quantize` is only for `format` onnx or litert: leave it out."
+            yield (
+                "`quantize` is only for `format=onnx` and `format=litert`: leave it"
+                " out."
+            )
         if self.calibration_file and self.format != "onnx":
             yield "`calibration_file` is only for `format=onnx`: leave it out."
         for_serving = ("max_seq_length", *_OF_SPANS)
