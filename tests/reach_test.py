@@ -17,7 +17,7 @@ LIMITS = {
     "tfrecords.create_pretraining_data": (31, 8_800),
     "bert_tf.run_pretraining": (67, 21_510),
     "bert_tf.run_classifier": (73, 22_810),
-    "bert_tf.export_model": (72, 23_830),
+    "bert_tf.export_model": (72, 23_840),
 }
 MOST_LINES_OF_THE_CORE = 38_520
 MOST_LINES = 55_170
