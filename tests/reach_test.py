@@ -15,7 +15,7 @@ pytestmark = pytest.mark.checkout
 # Command -> the most files and lines.
 LIMITS = {
     "tfrecords.create_pretraining_data": (31, 8_800),
-    "bert_tf.run_pretraining": (67, 21_510),
+    "bert_tf.run_pretraining": (67, 21_520),
     "bert_tf.run_classifier": (73, 22_810),
     "bert_tf.export_model": (72, 23_840),
 }

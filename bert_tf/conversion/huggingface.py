@@ -340,9 +340,11 @@ def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
             continue
         if _heads_of(name) == heads and _model_type_of(name) == model_type:
             return name
+    other = config.pooler_hidden_act
+    pooler = "" if other == "tanh" else f" (and the pooler's {other})"
     raise InputError(
-        f"transformers has no class with these heads: {', '.join(heads)} (and the"
-        f" pooler's activation {config.pooler_hidden_act}). Choose one by `heads`."
+        f"transformers has no class with these heads: {', '.join(heads)}{pooler}."
+        " Choose one by `heads`."
     )
 
 
