@@ -141,7 +141,7 @@ def _refuse_nameless(names: Sequence[str], path: str) -> None:
         raise InputError(f"{path}: the file is empty, or all its cells are.")
 
 
-_warn = functools.cache(logging.warning)  # a file may be opened several times
+_warn_once = functools.cache(logging.warning)  # a file may be opened several times
 _UTF_16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 # What other encodings have, decoded as Windows-1252: signs within words, capitals after
 # small letters, three letters that are not ASCII, letters of Icelandic.
@@ -181,7 +181,7 @@ def _decoded(
     encoding = "utf-16" if dialect and first.startswith(_UTF_16) else "utf-8-sig"
     decoder: Any = codecs.getincrementaldecoder(encoding)()
     if encoding == "utf-16":
-        _warn(f"{shown}: read as UTF-16.")
+        _warn_once(f"{shown}: read as UTF-16.")
     elif not first.startswith(codecs.BOM_UTF8):
         encoding = "utf-8"
     number, is_ascii = 0, dialect is not None
@@ -197,7 +197,7 @@ def _decoded(
             encoding = "cp1252"  # ASCII so far, which is both
             decoder = codecs.getincrementaldecoder(encoding)()
             text = decoder.decode(data, final=not piece)
-            _warn(f"{shown}: read as Windows-1252.")
+            _warn_once(f"{shown}: read as Windows-1252.")
         is_ascii = is_ascii and text.isascii()
         if dialect:
             dialect.encoding = encoding
@@ -272,7 +272,7 @@ def _delimiter(head: str, first: int, path: str) -> str:
             " `delimiter=;` or `delimiter=tab` says which."
         )
     if found in ([";"], ["\t"]):
-        _warn(f"{path}: {_SIGNS[found[0]]} between its columns.")
+        _warn_once(f"{path}: {_SIGNS[found[0]]} between its columns.")
     return found[0] if found else ","
 
 
@@ -482,7 +482,7 @@ def has_decimal_commas(found: Sequence[Row], column: Column | None) -> bool:
     commas = filter(None, map(_COMMA.fullmatch, cells))
     if any("." in cell for cell in cells) or not any(one[1] for one in commas):
         return False
-    _warn(f"{found[0].path}: decimal commas in column {column!r}.")
+    _warn_once(f"{found[0].path}: decimal commas in column {column!r}.")
     return True
 
 

@@ -43,6 +43,7 @@ _FUNCTION: tuple[str, ...] = (
     "pooler_hidden_act",
     "left_to_right",
     "right_to_left",
+    "attention_window",
 )
 _MASKED_LM_FUNCTION = ("masked_lm_hidden_act", "masked_lm_layer_norm_eps")
 
@@ -159,7 +160,8 @@ def refuse_other_function(
         fields += ("num_hidden_layers",)  # which the weights do not show
     for field in fields:
         old, new = getattr(source.config, field), getattr(config, field)
-        if old != new:
+        # A window may be added or changed, with `attention_window`, but not lost.
+        if old != new and not (field == "attention_window" and (new or not old)):
             raise InputError(
                 f"{source.path} was trained with {field}={old}; {said_by} has {new}."
                 + _USE_ITS_CONFIG

@@ -459,8 +459,8 @@ def dropped_softmax(scores: Any, bias: Any, seed: Any, rate: float) -> Any:
 
         d g - p sum(d g)
 
-    over a row: d contains the mask, so it is computed once. Scores are [B, A, S, S];
-    the bias, [B, 1, 1 or S, S], comes from masks and gets no gradient.
+    over a row: d contains the mask, so it is computed once. Scores are [B, A, S, S], or
+    [B, ..., S, K]; the bias, [B, 1, 1 or S, S], comes from masks and gets no gradient.
     """
 
     @ops.custom_gradient

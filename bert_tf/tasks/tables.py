@@ -668,7 +668,7 @@ def _report(labels: Counter[str], target: Target, *, is_given: bool) -> None:
 
 
 def _warn_of_separators(labels: Counter[str], separator: str) -> None:
-    """Warns of labels that look like several: "a;b", or "a b" beside a and b."""
+    """Warns of labels that look like several: "a;b", or "a b" where both are labels."""
     for label, sign in itertools.product(labels, ";|\t/&+, "):
         parts = {*split_cell(label, sign)} if sign != separator else ()
         if len(parts) > 1 and (sign in ";|\t" or parts <= {*labels}):

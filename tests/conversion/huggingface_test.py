@@ -372,7 +372,9 @@ class RefusedTest(HuggingFaceTestCase):
             Vocabulary(tokens).save(os.path.join(folder, "vocab.txt"))
             with self.assertLogs(level="WARNING") as logs:
                 bert_tf.load(folder, runtime="keras")
-            self.assertIn("an encoder, beside it: unknown head/clas", logs.output[0])
+            self.assertIn(
+                "is read as an encoder, without unknown head/clas", logs.output[0]
+            )
 
     def test_configs_that_do_not_fit(self):
         folder = self.save("BertForSequenceClassification", problem_type="ranking")

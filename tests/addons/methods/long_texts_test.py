@@ -6,6 +6,7 @@ import bert_tf
 from bert_tf.addons.methods.long_texts import lengthened
 from bert_tf.base.errors import InputError
 from bert_tf.base.shared_options import LongTextOptions
+from bert_tf.conversion.loading import refuse_other_function
 from bert_tf.conversion.source import open_source
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.tasks.pretraining_options import PretrainingOptions
@@ -57,6 +58,14 @@ class LengthenedTest(FolderCase):
             lengthened(
                 self.source, dataclasses.replace(toy.CONFIG, max_position_embeddings=15)
             )
+
+    def test_a_window_is_not_lost(self):
+        source = lengthened(self.source, LONG)
+        wider = dataclasses.replace(LONG, attention_window=64)
+        refuse_other_function(source, wider)
+        refuse_other_function(self.source, LONG)
+        with self.assertRaisesRegex(InputError, "attention_window=40; .* has None"):
+            refuse_other_function(source, toy.CONFIG)
 
     def test_projections_that_no_token_uses_are_left_out(self):
         source = lengthened(self.source, LONG)

@@ -148,7 +148,9 @@ def load(
     kinds = [head for head in heads if head.text_model]
     unknown = [n for n in source.weights if n.startswith(names.FOREIGN)]
     if unknown and not kinds:
-        logging.warning("%s: an encoder, beside it: %s.", path, ", ".join(unknown))
+        logging.warning(
+            "%s is read as an encoder, without %s.", path, ", ".join(unknown)
+        )
     kind: type[TextModel] = kinds[-1].code("text_model") if kinds else TextModel
     return kind(source, max_length=max_length, batch_size=batch_size, runtime=runtime)
 
