@@ -61,13 +61,7 @@ class JaxTestCase(strategies_test.StrategiesTestCase):
 
     def tensors(self, name, step):
         """All that is in a checkpoint."""
-        path = os.path.join(self.path(name), f"model.ckpt-{step}")
-        reader = tf.train.load_checkpoint(path)
-        return {
-            key: reader.get_tensor(key)
-            for key in reader.get_variable_to_shape_map()
-            if "OBJECT_GRAPH" not in key
-        }
+        return toy.tensors(os.path.join(self.path(name), f"model.ckpt-{step}"))
 
     def assert_same_run(self, name, other, first, last, within=1e-3):
         """Equal losses; weights, of the way that they went, and moments within that."""

@@ -35,16 +35,6 @@ def read_lines(path):
         return [json.loads(line) for line in file]
 
 
-def tensors(folder):
-    """All that the newest checkpoint holds."""
-    reader = tf.train.load_checkpoint(folder)
-    return {
-        key: reader.get_tensor(key)
-        for key in reader.get_variable_to_shape_map()
-        if not key.startswith(("_", "progress/seconds"))
-    }
-
-
 class KilledRunTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
@@ -65,8 +55,8 @@ class KilledRunTest(tf.test.TestCase):
 
     def check_same_run(self):
         """The killed run has ended as the whole one has."""
-        theirs = tensors(self.whole)
-        mine = tensors(self.killed)
+        theirs = toy.tensors(self.whole)
+        mine = toy.tensors(self.killed)
         self.assertEqual(set(mine), set(theirs))
         for key, value in theirs.items():
             self.assertEqual(value.tobytes(), mine[key].tobytes(), key)

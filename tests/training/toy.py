@@ -161,6 +161,16 @@ def save_checkpoint(folder, model, step=1, records=1):
     return checkpoints.latest
 
 
+def tensors(path):
+    """All that a checkpoint, or a run's newest one, holds but the time that it took."""
+    reader = tf.train.load_checkpoint(path)
+    return {
+        key: reader.get_tensor(key)
+        for key in reader.get_variable_to_shape_map()
+        if not key.startswith(("_", "progress/seconds"))
+    }
+
+
 def begin_as(other, step, folder):
     """Makes a run's folder as another one's was after a step."""
     os.makedirs(folder)
