@@ -7,7 +7,7 @@ import inspect
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -495,24 +495,10 @@ class SelfAttention(keras.layers.Layer):
         self, x: Any, attention_bias: Any, seed: Any
     ) -> tuple[Any, Any]:
         """Returns the outputs of `call`, but a context [B, S, A, D]."""
-        query, key, value = self.query, self.key, self.value
-        scale = self.head_size**-0.5
-        kernels = [query.kernel * scale, key.kernel, value.kernel]
-        biases = [query.bias * scale, key.bias, value.bias]
+        queries, keys, values = self.projections(x)
         if keras_backend.is_jax():
-            # XLA chooses layouts for these products, and needs no transposed copies.
-            queries, keys, values = (
-                self._projected(x, kernel, bias)
-                for kernel, bias in zip(kernels, biases, strict=True)
-            )
             scores = ops.einsum("bqad,bkad->baqk", queries, keys)
         else:
-            # One product for queries, keys and values.
-            queries, keys, values = fused.split_heads(
-                ops.matmul(x, ops.concatenate(kernels, axis=1)),
-                ops.concatenate(biases, axis=0),
-                self.num_heads,
-            )
             scores = ops.matmul(queries, ops.transpose(keys, (0, 1, 3, 2)))
         scores, attention_bias = observe("scores", (scores, attention_bias))
         weights = fused.dropped_softmax(scores, attention_bias, seed, self.dropout.rate)
@@ -522,6 +508,25 @@ class SelfAttention(keras.layers.Layer):
             return ops.einsum("baqk,bkad->bqad", weights, values), probabilities
         context = ops.transpose(ops.matmul(weights, values), (0, 2, 1, 3))
         return context, probabilities
+
+    def projections(self, x: Any) -> Iterable[Any]:
+        """Returns scaled queries, keys and values, by pieces.
+
+        They are [B, S, A, D] on JAX, otherwise [B, A, S, D].
+        """
+        query, key, value = self.query, self.key, self.value
+        scale = self.head_size**-0.5
+        kernels = [query.kernel * scale, key.kernel, value.kernel]
+        biases = [query.bias * scale, key.bias, value.bias]
+        if keras_backend.is_jax():
+            # XLA chooses layouts for these products, and needs no transposed copies.
+            return map(self._projected, (x, x, x), kernels, biases)
+        # One product for queries, keys and values.
+        return fused.split_heads(
+            ops.matmul(x, ops.concatenate(kernels, axis=1)),
+            ops.concatenate(biases, axis=0),
+            self.num_heads,
+        )
 
     def _projected(self, x: Any, kernel: Any, bias: Any) -> Any:
         """Maps [B, S, H] to [B, S, A, D]."""

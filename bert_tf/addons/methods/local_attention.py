@@ -17,6 +17,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from bert_tf.base import keras_backend
 from bert_tf.base.config import ATTENTION_MASK_PENALTY, BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.layers import SelfAttention, Stored, dense
@@ -25,7 +26,7 @@ from bert_tf.modeling.layers import SelfAttention, Stored, dense
 _OTHER_MASK = 0x5EED
 
 
-# The addends of local scores, 0 or a penalty, [B, n, 1, w, c + g]; with global tokens
+# The addends of local scores, 0 or a penalty, [B, 1, n, w, c + g]; with global tokens
 # also those of their scores, [B, 1, 1, S], and which tokens they are, bool [B, g].
 LocalMask = tuple[Any, ...]
 
@@ -47,34 +48,42 @@ class LocalAttentionMask(Stored, keras.layers.Layer):
         is_global = (is_token & ops.equal(segment_ids, 0))[:, : self.num_global]
         rest = ops.zeros_like(is_token[:, self.num_global :])
         is_neighbour = is_token & ~ops.concatenate([is_global, rest], axis=1)
-        # Indexing by None would be a strided slice, which LiteRT does not have.
-        seen = ops.expand_dims(_neighbours(is_neighbour, self.window), 2)
-        width, size = seen.shape[3], _blocks(is_token, self.window).shape[2]
+        seen, size = self._of_keys(is_neighbour), self._of_queries(is_token).shape[3]
+        width = seen.shape[4]
         distance = np.arange(width) - (width - size) // 2 - np.arange(size)[:, None]
         seen = seen & (np.abs(distance) <= self.window)
         if sequence_ids is not None:
-            keys = ops.expand_dims(_neighbours(sequence_ids, self.window), 2)
-            own = ops.expand_dims(_blocks(sequence_ids, self.window), 3)
+            own, keys = self._of_queries(sequence_ids), self._of_keys(sequence_ids)
             seen &= ops.equal(own, keys)
         if not self.num_global:
-            return (self._penalty(seen, 2),)
-        shape = (*ops.shape(seen)[:3], ops.shape(is_global)[1])
-        columns = ops.broadcast_to(ops.expand_dims(is_global, (1, 2)), shape)
-        seen = ops.concatenate([seen, columns], axis=3)
-        return self._penalty(seen, 2), self._penalty(is_token, (1, 2)), is_global
+            return (self._penalty(seen),)
+        shape = (*ops.shape(seen)[:4], ops.shape(is_global)[1])
+        columns = ops.broadcast_to(ops.expand_dims(is_global, (1, 2, 3)), shape)
+        seen = ops.concatenate([seen, columns], axis=4)
+        all_keys = ops.expand_dims(is_token, (1, 2))
+        return self._penalty(seen), self._penalty(all_keys), is_global
 
     def compute_output_spec(self, input_mask: Any, *_: Any) -> LocalMask:
         """Returns what `call` does, whatever the length."""
         batch, dtype = input_mask.shape[0], self.compute_dtype
-        local = keras.KerasTensor((batch, None, 1, None, None), dtype)
+        local = keras.KerasTensor((batch, 1, None, None, None), dtype)
         if not self.num_global:
             return (local,)
         all_keys = keras.KerasTensor((batch, 1, 1, None), dtype)
         return local, all_keys, keras.KerasTensor((batch, None), "bool")
 
-    def _penalty(self, seen: Any, axis: Any) -> Any:
-        hidden = 1.0 - ops.cast(seen, self.compute_dtype)
-        return ops.expand_dims(hidden * ATTENTION_MASK_PENALTY, axis)
+    # Indexing by None would be a strided slice, which LiteRT does not have.
+
+    def _of_queries(self, x: Any) -> Any:
+        """Maps [B, S] to [B, 1, n, w, 1]."""
+        return _blocks(ops.expand_dims(x, (1, 3)), self.window)
+
+    def _of_keys(self, x: Any) -> Any:
+        """Maps [B, S] to [B, 1, n, 1, c]."""
+        return ops.swapaxes(_neighbours(ops.expand_dims(x, (1, 3)), self.window), 3, 4)
+
+    def _penalty(self, seen: Any) -> Any:
+        return (1.0 - ops.cast(seen, self.compute_dtype)) * ATTENTION_MASK_PENALTY
 
 
 class LocalSelfAttention(SelfAttention):
@@ -103,84 +112,98 @@ class LocalSelfAttention(SelfAttention):
         training: bool | None = None,
         seed: Any = None,
     ) -> tuple[Any, Any]:
-        """Returns the context [B, S, H] and the local weights [B, n, A, w, c + g]."""
+        """Returns the context [B, S, H] and the local weights [B, A, n, w, c + g]."""
         if training and seed is None:
             seed = fused.next_seed(self.dropout)
         mask, *of_global = attention_bias
-        rate = self.dropout.rate
-        query, key, value = self._projections((self.query, self.key, self.value), x, x)
+        query, key, value = self._heads(x, training)
         queries = _blocks(query, self.window)
         keys, values = (_neighbours(each, self.window) for each in (key, value))
-        scores = ops.einsum("bnqad,bnkad->bnaqk", queries, keys)
-        if of_global:
-            first, first_values = key[:, : self.num_global], value[:, : self.num_global]
-            columns = ops.einsum("bnqad,bgad->bnaqg", queries, first)
-            scores = ops.concatenate([scores, columns], axis=-1)
-        weights = fused.dropped_softmax(scores, mask, seed, rate)
-        width = keys.shape[2]
-        context = ops.einsum("bnaqk,bnkad->bnqad", weights[..., :width], values)
-        if of_global:
-            columns = weights[..., width:]
-            context += ops.einsum("bnaqg,bgad->bnqad", columns, first_values)
-        context = ops.reshape(context, (ops.shape(x)[0], -1, *ops.shape(context)[3:]))
-        context = context[:, : ops.shape(x)[1]]
         if of_global:
             all_keys, is_global = of_global
-            rows = self._of_global(x, all_keys, seed)
-            rows = ops.where(
-                ops.expand_dims(is_global, (2, 3)), rows, context[:, : self.num_global]
+            num_global = ops.shape(is_global)[1]
+            keys, values = (
+                _with_first(blocks, each, num_global)
+                for blocks, each in ((keys, key), (values, value))
             )
-            context = ops.concatenate([rows, context[:, self.num_global :]], axis=1)
-        return ops.reshape(context, ops.shape(x)), weights
+        scores = ops.matmul(queries, ops.swapaxes(keys, 3, 4))
+        weights = fused.dropped_softmax(scores, mask, seed, self.dropout.rate)
+        context = ops.matmul(weights, values)
+        batch, heads, *_, size = ops.shape(context)
+        context = ops.reshape(context, (batch, heads, -1, size))
+        length = ops.shape(x)[1]
+        if of_global:
+            rows = self._of_global(x, all_keys, num_global, seed)
+            local = _part(context, 2, 0, num_global)
+            rows = ops.where(ops.expand_dims(is_global, (1, 3)), rows, local)
+            others = _part(context, 2, num_global, length)
+            context = ops.concatenate([rows, others], axis=2)
+        else:
+            context = _part(context, 2, 0, length)
+        return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(x)), weights
 
     def probabilities(self, x: Any, attention_bias: LocalMask) -> Any:
         """Returns the local weights without dropout: see `call`."""
         return self.call(x, attention_bias)[1]
 
-    def _of_global(self, x: Any, mask: Any, seed: Any) -> Any:
-        """Returns the context of the first tokens as global ones, [B, g, A, D]."""
+    def _heads(self, x: Any, training: bool | None) -> list[Any]:
+        """Returns scaled queries, keys and values, [B, A, S, D]."""
+        if not training and not fused.compiles_inference():
+            query = self.query(x) * self.head_size**-0.5
+            return [self._by_head(each) for each in (query, self.key(x), self.value(x))]
+        if keras_backend.is_jax():
+            return [ops.swapaxes(each, 1, 2) for each in self.projections(x)]
+        return list(self.projections(x))
+
+    def _of_global(self, x: Any, mask: Any, num_global: Any, seed: Any) -> Any:
+        """Returns the context of the first tokens as global ones, [B, A, g, D]."""
         if seed is not None:
             other = ops.cast([_OTHER_MASK], seed.dtype)
             seed = ops.concatenate([seed[:1] + other, seed[1:]])
-        first = x[:, : self.num_global]
-        queries, keys, values = self._projections(self.of_global, first, x)
-        scores = ops.einsum("bgad,bkad->bagk", queries, keys)
-        weights = fused.dropped_softmax(scores, mask, seed, self.dropout.rate)
-        return ops.einsum("bagk,bkad->bgad", weights, values)
-
-    def _projections(self, layers: Any, x: Any, others: Any) -> tuple[Any, Any, Any]:
-        """Returns the scaled queries of x, and keys and values of others, by head."""
-        query, key, value = layers
-        scale = self.head_size**-0.5
-        return (
-            self._projected(x, query.kernel * scale, query.bias * scale),
-            self._projected(others, key.kernel, key.bias),
-            self._projected(others, value.kernel, value.bias),
+        query, key, value = self.of_global
+        queries = self._by_head(
+            query(_part(x, 1, 0, num_global)) * self.head_size**-0.5
         )
+        keys, values = (self._by_head(layer(x)) for layer in (key, value))
+        scores = ops.matmul(queries, ops.swapaxes(keys, 2, 3))
+        weights = fused.dropped_softmax(scores, mask, seed, self.dropout.rate)
+        return ops.matmul(weights, values)
 
 
 def _blocks(x: Any, window: int) -> Any:
-    """Cuts [B, S, ...] into blocks [B, n, w, ...]; the last one is padded with 0."""
-    batch, length, *rest = ops.shape(x)
+    """Cuts [B, A, S, D] into blocks [B, A, n, w, D]; the last one is padded with 0."""
+    batch, heads, length, size = ops.shape(x)
     if isinstance(length, int) and length <= window:
-        return ops.expand_dims(x, 1)
-    padding = ops.zeros((batch, -length % window, *rest), x.dtype)
-    return ops.reshape(
-        ops.concatenate([x, padding], axis=1), (batch, -1, window, *rest)
-    )
+        return ops.expand_dims(x, 2)
+    padding = ops.zeros((batch, heads, -length % window, size), x.dtype)
+    x = ops.concatenate([x, padding], axis=2)
+    return ops.reshape(x, (batch, heads, -1, window, size))
 
 
 def _neighbours(x: Any, window: int) -> Any:
-    """Returns each block with the ones before and after it, [B, n, c, ...]."""
+    """Returns each block with the ones before and after it, [B, A, n, c, D]."""
     blocks = _blocks(x, window)
-    if blocks.shape[1] == 1:
+    if blocks.shape[2] == 1:
         return blocks
-    none = ops.zeros_like(blocks[:, :1])
-    return ops.concatenate(
-        [
-            ops.concatenate([none, blocks[:, :-1]], axis=1),
-            blocks,
-            ops.concatenate([blocks[:, 1:], none], axis=1),
-        ],
-        axis=2,
-    )
+    none, num = ops.zeros_like(blocks[:, :, :1]), ops.shape(blocks)[2]
+    before = ops.concatenate([none, _part(blocks, 2, 0, num - 1)], axis=2)
+    after = ops.concatenate([_part(blocks, 2, 1, num), none], axis=2)
+    return ops.concatenate([before, blocks, after], axis=3)
+
+
+def _with_first(blocks: Any, x: Any, num: Any) -> Any:
+    """Appends the first tokens of x [B, A, S, D] to each block [B, A, n, c, D]."""
+    batch, heads, num_blocks, _, size = ops.shape(blocks)
+    first = ops.expand_dims(_part(x, 2, 0, num), 2)
+    first = ops.broadcast_to(first, (batch, heads, num_blocks, num, size))
+    return ops.concatenate([blocks, first], axis=3)
+
+
+def _part(x: Any, axis: int, start: Any, stop: Any) -> Any:
+    """Returns x[start:stop] along an axis.
+
+    TensorFlow's gradient of indexing, a strided slice's, takes as long as attention.
+    """
+    starts, shape = [0] * len(x.shape), list(ops.shape(x))
+    starts[axis], shape[axis] = start, stop - start
+    return ops.slice(x, starts, shape)
