@@ -15,12 +15,12 @@ pytestmark = pytest.mark.checkout
 # Command -> the most files and lines.
 LIMITS = {
     "tfrecords.create_pretraining_data": (31, 8_800),
-    "bert_tf.run_pretraining": (67, 21_520),
-    "bert_tf.run_classifier": (73, 22_820),
-    "bert_tf.export_model": (72, 23_840),
+    "bert_tf.run_pretraining": (67, 21_550),
+    "bert_tf.run_classifier": (73, 22_830),
+    "bert_tf.export_model": (72, 23_850),
 }
-MOST_LINES_OF_THE_CORE = 38_520
-MOST_LINES = 55_170
+MOST_LINES_OF_THE_CORE = 38_550
+MOST_LINES = 55_230
 
 
 class ReachTest(tf.test.TestCase):

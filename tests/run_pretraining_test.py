@@ -23,6 +23,7 @@ from bert_tf.conversion.loading import load_classifier, load_pretrainer
 from bert_tf.conversion.tensorflow import read_weights
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.records import create_pretraining_data
+from bert_tf.tasks import pretraining
 from bert_tf.tasks.pretraining import PretrainingRun
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import reporting
@@ -108,6 +109,32 @@ class TeacherTest(RunPretrainingTestCase):
         other = runs.save(self.path("classifier"), BertClassifier(toy.CONFIG, 2))
         with self.assertRaisesRegex(InputError, "no masked LM head to learn from"):
             self.run_script(do_train=True, teacher_checkpoint=other)
+
+
+class PackedTest(RunPretrainingTestCase):
+    def test_long_rows_of_short_sequences_have_local_attention(self):
+        model = BertPretrainer(toy.CONFIG)
+        randomize(model)
+        flags = {
+            "input_file": self.make_records("rows", packed_length=4 * toy.L),
+            "init_checkpoint": runs.save(
+                self.path("made"), model, config=toy.CONFIG, tokens=None
+            ),
+            "do_eval": True,
+            "max_eval_steps": 0,
+        }
+        scores = []
+        for few, longest in ((4, toy.L), (5, None)):
+            flags["output_dir"] = self.path(f"run{few}")
+            with mock.patch.object(pretraining, "_FEW_COLUMNS", few):
+                run = PretrainingRun(self.flags(**flags), create_strategy())
+                scores.append(self.run_script(**flags).scores)
+            encoder = run.task.build_model().encoder
+            self.assertEqual(encoder.options["longest_sequence"], longest)
+            self.assertIsNone(encoder.bert_config.attention_window)
+        for name in ("masked_lm_loss", "next_sentence_loss", "bits_per_byte"):
+            local, full = (each[name] for each in scores)
+            self.assertAllClose(local, full, rtol=1e-6, atol=0)
 
 
 class RunPretrainingTest(RunPretrainingTestCase):

@@ -1,6 +1,7 @@
 """BERT's encoder as a functional model."""
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -238,6 +239,8 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
         embeddings: another encoder's embeddings, to share; None for new ones.
         packed: whether a row holds several sequences, and there are the inputs
             `sequence_ids` and `cls_positions`.
+        longest_sequence: the most tokens of a packed row's sequence. Given it, a token
+            attends only to those at most as far away: the same, at less cost.
         recompute: whether training keeps only each layer's input, and computes the
             rest again in the backward pass: for long sequences.
         layer_mixture: whether the pooler's input, or without a pooler the sequence
@@ -281,6 +284,7 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
         use_pooler: bool = True,
         embeddings: Embeddings | None = None,
         packed: bool = False,
+        longest_sequence: int | None = None,
         recompute: bool = False,
         layer_mixture: bool = False,
         lora_rank: int = 0,
@@ -292,6 +296,9 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
     ):
         config = as_config(config)
         has_pooler = use_pooler and not config.bilstm
+        own_config = config
+        if longest_sequence:
+            config = dataclasses.replace(config, attention_window=longest_sequence)
         _check_arguments(
             config,
             packed=packed,
@@ -373,7 +380,7 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
         )
 
         # === Config ===
-        self.bert_config = config
+        self.bert_config = own_config
         self.embeddings = embeddings
         self.options = {
             "output_hidden_states": output_hidden_states,
@@ -382,6 +389,7 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
             "use_attention_mask": use_attention_mask,
             "use_pooler": use_pooler,
             "packed": packed,
+            "longest_sequence": longest_sequence,
             "recompute": recompute,
             "layer_mixture": layer_mixture,
             "lora_rank": lora_rank,

@@ -63,13 +63,14 @@ from bert_tf.training.training_options import TrainingConfig, with_flags_of, wit
 def pretraining_task(
     config: BertConfig,
     next_sentence: bool = True,
-    packed: bool = False,
-    recompute: bool = False,
     num_pair_labels: int = 2,
     electra: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> Task:
-    """Returns the pre-training task; with `electra`, ELECTRA's objective."""
-    settings: dict[str, Any] = {"packed": packed, "recompute": recompute}
+    """Returns the pre-training task; with `electra`, ELECTRA's objective.
+
+    The settings are options of the encoder.
+    """
     if electra is not None:
         return Task(
             name="electra",
@@ -106,6 +107,10 @@ def _as_trained(options: PretrainingOptions) -> PretrainingOptions:
 
 
 # A run of pre-training: from records to a model and its evaluation.
+
+# Local attention is faster for rows so many times as long as a sequence: a token's
+# scores are those of three blocks, each as long as the longest sequence.
+_FEW_COLUMNS = 4
 
 # Callbacks of every run, from `bert_tf.base.addons`, in order.
 _CALLBACKS = ("bits_per_byte", "reference_curves", "card")
@@ -167,10 +172,11 @@ class PretrainingRun(Run):
         self.task = pretraining_task(
             self._trained_config,
             next_sentence=first.has_pairs and options.next_sentence,
-            packed=self.is_packed,
-            recompute=options.recompute,
             num_pair_labels=first.num_pair_labels,
             electra=self.electra,
+            packed=self.is_packed,
+            longest_sequence=self._longest_sequence(every),
+            recompute=options.recompute,
         )
         self._losses = addon("losses").of(options)
         if self._losses.changed:
@@ -392,6 +398,16 @@ class PretrainingRun(Run):
             right_to_left=self.config.right_to_left,
             counts_cache=os.path.join(options.output_dir, "record_counts.json"),
         )
+
+    def _longest_sequence(self, every: Sequence[PretrainingRecords]) -> int | None:
+        """Returns it for packed rows that are read faster with local attention."""
+        config = self.config
+        longest = max(records.max_sequence_length for records in every)
+        rows = [records.max_seq_length for records in every if records.is_packed]
+        if config.attention_window or config.shares_layers or not rows:
+            return None
+        is_faster = min(rows) >= _FEW_COLUMNS * longest and config.is_bidirectional
+        return longest if is_faster else None
 
     def _fit_to_records(
         self, source: Source | None, every: Sequence[PretrainingRecords]

@@ -83,10 +83,12 @@ def losses_and_gradients(model, records):
 
 
 class PackedTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters(False, True)
-    def test_losses_and_gradients_equal_those_apart(self, left_to_right):
+    @parameterized.parameters((False, None), (True, None), (False, 14))
+    def test_losses_and_gradients_equal_those_apart(self, left_to_right, longest):
         config = small_config(left_to_right=left_to_right, **NO_DROPOUT)
-        apart, together = BertPretrainer(config), BertPretrainer(config, packed=True)
+        apart = BertPretrainer(config)
+        together = BertPretrainer(config, packed=True, longest_sequence=longest)
+        self.assertEqual(together.encoder.bert_config, config)
         randomize(apart)
         together.set_weights(apart.get_weights())
         records = unpacked_records(config)
