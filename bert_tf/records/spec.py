@@ -298,7 +298,7 @@ class RecordSpec:
     def serialize_block(self, columns: Mapping[str, np.ndarray]) -> list[bytes]:
         """Returns many records as bytes, fast; equal values give equal bytes."""
         # Not imported for reading alone: its compiler takes a third of a second.
-        from bert_tf.records.writing import serialize_block
+        from bert_tf.records.serialization import serialize_block
 
         names = {feature.name for feature in self.features}
         assert columns.keys() == names, f"{sorted(columns)} for {sorted(names)}"
