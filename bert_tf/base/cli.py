@@ -278,10 +278,10 @@ def import_tensorflow(given: options.Options | None = None) -> None:
         return
     sys.stderr.flush()
     stderr = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
+    with open(os.devnull, "wb") as nowhere, keras_backend.without_unused_packages():
         os.dup2(nowhere.fileno(), 2)
         try:
-            importlib.import_module("tensorflow")
+            importlib.import_module("tensorflow")  # and Keras, which it imports
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)

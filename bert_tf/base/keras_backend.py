@@ -53,6 +53,23 @@ def require_supported() -> None:
         )
 
 
+# What Keras imports for its scikit-learn wrappers, image galleries and data frames.
+_UNUSED = ("matplotlib", "pandas", "sklearn")
+
+
+@contextlib.contextmanager
+def without_unused_packages() -> Iterator[None]:
+    """Hides packages that take Keras 1.5 seconds to import, and commands do not use."""
+    modules: dict[str, Any] = sys.modules
+    hidden = [name for name in _UNUSED if name not in modules]
+    modules.update(dict.fromkeys(hidden))
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del modules[name]
+
+
 def gradient(function: Callable[[Any], Any], x: Any) -> Any:
     """Returns the gradient of a scalar function of a tensor."""
     if is_jax():

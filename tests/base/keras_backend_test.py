@@ -162,6 +162,23 @@ np.savez(sys.argv[2], **model.predict(dict(np.load(sys.argv[3])), verbose=0))
 """
 
 
+STARTING = """
+import sys
+from bert_tf.base import cli
+cli.import_tensorflow()
+import keras, bert_tf.tasks.classification
+print(*{"matplotlib", "numba", "pandas", "sklearn"} & {*sys.modules})
+import sklearn.metrics
+print(sklearn.metrics.f1_score([1], [1]))
+"""
+
+
+class StartTest(tf.test.TestCase):
+    def test_a_command_imports_what_it_uses(self):
+        done = run_python("-c", STARTING)
+        self.assertEqual(done.stdout, "\n1.0\n", done.stderr)
+
+
 class SavedModelTest(tf.test.TestCase):
     def test_it_loads_in_a_new_process(self):
         model = bert_tf.BertClassifier(toy.CONFIG, 2)
