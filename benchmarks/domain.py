@@ -26,10 +26,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from absl import app, flags
-from parts.commands import finished
+from parts.commands import command, finished
 from parts.results import machine, spread
 from parts.text_records import (
-    command,
     learn_vocabulary,
     work_folder,
     write_records,

@@ -27,7 +27,6 @@ import importlib.util
 import json
 import os
 import pathlib
-import resource
 import shutil
 import subprocess
 import sys
@@ -38,7 +37,7 @@ import conversion
 import numpy as np
 import pretraining_step
 from absl import app, flags, logging
-from parts.commands import finished
+from parts.commands import finished, seconds
 from parts.results import PEERS, REPOSITORY, environment
 
 _ONLY = flags.DEFINE_list(
@@ -87,12 +86,6 @@ def write(path: pathlib.Path, rows: list[Row]) -> pathlib.Path:
     """JSON lines."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
-
-
-def seconds() -> float:
-    """The processor time of all commands that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 class Bench:

@@ -21,8 +21,9 @@ import time
 from typing import NamedTuple
 
 from absl import app, flags
+from parts.commands import command
 from parts.results import REPOSITORY, environment, machine
-from parts.text_records import command, work_folder
+from parts.text_records import work_folder
 
 _HF_DIR = flags.DEFINE_string("hf_dir", None, "A checkpoint for the last setting.")
 _SETTINGS = flags.DEFINE_list("settings", None, "Only these, by their names.")

@@ -29,9 +29,9 @@ import statistics
 from typing import Any
 
 from absl import app, flags
-from parts.commands import finished
+from parts.commands import command, finished
 from parts.results import machine, spread
-from parts.text_records import command, records, wikipedia, work_folder
+from parts.text_records import records, wikipedia, work_folder
 
 from bert_tf.base.options import declarations
 from bert_tf.tasks.pretraining_options import RECIPES, PretrainingOptions

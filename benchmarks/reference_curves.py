@@ -17,8 +17,8 @@ import json
 import pathlib
 
 from absl import app, flags
-from parts.commands import measured
-from parts.text_records import command, records, wikipedia, work_folder
+from parts.commands import command, measured
+from parts.text_records import records, wikipedia, work_folder
 
 from bert_tf.addons.planning.plan_measurements import LEARNING_RATES
 from bert_tf.training.reporting import metrics_of, tokens_seen

@@ -1,10 +1,13 @@
 """Commands that benchmarks run as a user would, and how much memory they held."""
 
 import pathlib
+import resource
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from typing import Any
 
 import psutil
 
@@ -14,9 +17,24 @@ _BETWEEN_LOOKS = 0.3  # seconds
 _SHOWN_OF_ERRORS = 4000
 
 
+def command(module: str, **settings: Any) -> list[str]:
+    """A command of this package."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return [
+        *(sys.executable, "-m", f"bert_tf.{module}"),
+        *(f"--{name}={value}" for name, value in given.items()),
+    ]
+
+
 def finished(command: list[str]) -> None:
     """Runs a command to its end; its own words where it fails."""
     measured(command)
+
+
+def seconds() -> float:
+    """The processor time of all commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def resident_bytes(process: psutil.Process) -> int:

@@ -1,13 +1,12 @@
 """Records of a text and of a held-out one, for benchmarks that pre-train."""
 
 import pathlib
-import sys
 import tempfile
 from typing import Any
 
 from absl import flags
 
-from parts.commands import finished
+from parts.commands import command, finished
 
 LENGTH, PREDICTIONS = 128, 20
 
@@ -30,15 +29,6 @@ def wikipedia() -> tuple[str, str]:
     if not text:
         raise SystemExit(f"{folder} has no .xz files: give --data_dir.")
     return ",".join(text), held_out
-
-
-def command(module: str, **settings: Any) -> list[str]:
-    """A command of this package."""
-    given = {name: value for name, value in settings.items() if value is not None}
-    return [
-        *(sys.executable, "-m", f"bert_tf.{module}"),
-        *(f"--{name}={value}" for name, value in given.items()),
-    ]
 
 
 def learn_vocabulary(text: Any, vocab: pathlib.Path, vocab_size: int) -> None:
