@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (31, 8_800),
-    "bert_tf.run_pretraining": (67, 21_550),
-    "bert_tf.run_classifier": (73, 22_830),
-    "bert_tf.export_model": (72, 23_850),
+    "tfrecords.create_pretraining_data": (32, 8_830),
+    "bert_tf.run_pretraining": (68, 21_570),
+    "bert_tf.run_classifier": (74, 22_850),
+    "bert_tf.export_model": (73, 23_880),
 }
-MOST_LINES_OF_THE_CORE = 38_550
-MOST_LINES = 55_230
+MOST_LINES_OF_THE_CORE = 38_570
+MOST_LINES = 55_250
 
 
 class ReachTest(tf.test.TestCase):

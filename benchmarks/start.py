@@ -1,0 +1,175 @@
+"""Processor seconds from a command to its first step, or to its first prediction.
+
+    python benchmarks/start.py --env_dir=ENVIRONMENTS
+
+A model of two layers of 64 and a text of a few lines, so that what is measured is the
+start: imports, the reading of files, the making of the model, and the compilation of
+its step. Ours are the commands that a user gives. transformers' are a script as its
+documentation writes it, with Trainer and a pipeline, in an environment of its own,
+which the first run makes under --env_dir and later ones find there (about 1 GB).
+
+Each command runs in a process of its own, in turns; of --rounds the least counts.
+`first batch` is when it is on the device, `first step` when its update is made; a
+prediction counts to the end of the process. `import` is a process that imports the
+library alone: TensorFlow, or PyTorch and transformers.
+"""
+
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import pretraining_step
+from absl import app
+from parts.results import PEERS, environment
+
+_WORDS = [*"abcdefghijklmno"]
+_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS]
+_CONFIG = {
+    "vocab_size": len(_TOKENS),
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+    "max_position_embeddings": 64,
+}
+_TRAINING = {
+    "bert_config_file": "bert_config.json",
+    "do_train": "true",
+    "train_batch_size": "8",
+}
+# Command -> its flags. A command of ours and the peer's script have the same names.
+COMMANDS = {
+    "import": {},
+    "run_pretraining": {
+        **_TRAINING,
+        "input_file": "records",
+        "num_train_steps": "1",
+        "num_warmup_steps": "0",
+        "output_dir": "pretrained",
+    },
+    "run_classifier": {
+        **_TRAINING,
+        "train_file": "train.csv",
+        "text_a_column": "text",
+        "vocab_file": "vocab.txt",
+        "max_seq_length": "32",
+        "num_train_epochs": "1",
+        "output_dir": "trained",
+    },
+    "predict": {
+        "checkpoint": "trained",
+        "input_file": "text.csv",
+        "text_a_column": "text",
+        "output_file": "predicted.csv",
+    },
+}
+SIDES = {"ours": "our_start.py", "transformers": "huggingface_start.py"}
+
+
+def make_files(folder: pathlib.Path) -> None:
+    """Writes what both sides read; records and a trained model are by our commands."""
+    rng = random.Random(0)
+    texts = [" ".join(rng.choices(_WORDS, k=20)) for _ in range(64)]
+    rows = [f"{number % 2},{text}" for number, text in enumerate(texts)]
+    for name, lines in (
+        ("vocab.txt", _TOKENS),
+        ("train.csv", ["label,text", *rows]),
+        ("text.csv", ["text", texts[0]]),
+        ("corpus.txt", [*texts[:4], "", *texts[4:]]),
+        ("bert_config.json", [json.dumps(_CONFIG)]),
+    ):
+        (folder / name).write_text("\n".join(lines) + "\n")
+    for name, given in (
+        (
+            "create_pretraining_data",
+            {
+                "input_file": "corpus.txt",
+                "output_file": "records",
+                "vocab_file": "vocab.txt",
+                "max_seq_length": "32",
+                "max_predictions_per_seq": "5",
+            },
+        ),
+        ("run_classifier", COMMANDS["run_classifier"]),
+        (
+            "export_model",
+            {
+                "checkpoint": "trained",
+                "output_dir": "exported",
+                "format": "huggingface",
+            },
+        ),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "bert_tf", name, *_as_flags(given)],
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            sys.exit(done.stderr[-2000:])
+
+
+def _as_flags(given: dict[str, str]) -> list[str]:
+    return [f"--{name}={value}" for name, value in given.items()]
+
+
+def seconds(
+    python: str, script: str, command: str, folder: pathlib.Path
+) -> dict[str, float]:
+    """Event -> processor seconds from the start of a process to it."""
+    given = {**COMMANDS[command]}
+    with tempfile.TemporaryDirectory() as output:
+        if "output_dir" in given:
+            given["output_dir"] = output
+        done = subprocess.run(
+            [python, str(PEERS / script), command, *_as_flags(given)],
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        sys.exit(f"{script} {command}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main(_: list[str]) -> None:
+    """Measures in turns, and prints a row for each event."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        kept = pathlib.Path(pretraining_step._ENV_DIR.value or folder).resolve()
+        pythons = {"ours": sys.executable}
+        peer = pretraining_step.python_of(pretraining_step.SENTENCE_TRANSFORMERS, kept)
+        if peer:
+            pythons["transformers"] = peer
+        make_files(folder)
+        least: dict[tuple[str, str, str], float] = {}
+        for _ in range(pretraining_step._ROUNDS.value):
+            for command in COMMANDS:
+                for side, python in pythons.items():
+                    found = seconds(python, SIDES[side], command, folder)
+                    for event, value in found.items():
+                        key = side, command, event
+                        least[key] = min(value, least.get(key, value))
+    print(f"{'processor seconds to':32}{'ours':>8}{'above import':>14}", end="")
+    print(f"{'transformers':>14}{'above import':>14}")
+    for command, event in dict.fromkeys(key[1:] for key in least):
+        print(f"{command + ', ' + event:32}", end="")
+        for side, width in (("ours", 8), ("transformers", 14)):
+            value = least.get((side, command, event))
+            start = least.get((side, "import", "end"), 0.0)
+            cells = ("-", "-") if value is None else (f"{value:.2f}", value - start)
+            above = cells[1] if value is None else f"{cells[1]:+.2f}"
+            print(f"{cells[0]:>{width}}{above:>14}", end="")
+        print()
+
+
+if __name__ == "__main__":
+    app.run(main)
