@@ -56,7 +56,5 @@ def add_outputs(model: ModelGraph) -> None:
     """Adds the mean and the logarithm of the variance to a graph."""
     both, _ = model.scores(NORMAL, model.pooled())
     for number, name in enumerate(("mean", "log_variance")):
-        place = model.graph.constant(number)
-        model.graph.output(
-            name, model.graph.add("Gather", both, place, axis=1), ["batch"]
-        )
+        one = model.graph.add("Gather", both, number, axis=1)
+        model.graph.output(name, one, ["batch"])

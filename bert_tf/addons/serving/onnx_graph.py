@@ -160,10 +160,12 @@ class _Graph:
         self.outputs: dict[str, list[int | str]] = {}
         self._numbers = itertools.count()
 
-    def add(self, kind: str, *inputs: str, count: int = 1, **attributes: Any) -> Any:
+    def add(self, kind: str, *inputs: Any, count: int = 1, **attributes: Any) -> Any:
         """Returns a new node's output, or its `count` outputs."""
+        # An input is an output's name, or a constant's value.
         from onnx import helper
 
+        inputs = tuple(x if isinstance(x, str) else self.constant(x) for x in inputs)
         number = next(self._numbers)
         outputs = [f"{kind}_{number}" + (f"_{i}" if i else "") for i in range(count)]
         node = helper.make_node(kind, inputs, outputs, outputs[0], **attributes)
@@ -217,7 +219,7 @@ class ModelGraph:
         ids, mask, segments = _INPUTS
         if has_choices:  # flattened to one dimension, [B N, S]
             length = self._length(ids, 2)
-            flat = graph.add("Concat", graph.constant([-1]), length, axis=0)
+            flat = graph.add("Concat", [-1], length, axis=0)
             ids, mask, segments = (graph.add("Reshape", x, flat) for x in _INPUTS)
         self.mask = mask
         tables = [row.original for row in names.EMBEDDINGS[:3]]
@@ -225,9 +227,7 @@ class ModelGraph:
             graph.add("Gather", graph.weight(table), x, axis=0)
             for table, x in zip(tables, (ids, segments), strict=False)
         )
-        places = graph.add(
-            "Slice", graph.weight(tables[2]), graph.constant([0]), self._length(ids, 1)
-        )
+        places = graph.add("Slice", graph.weight(tables[2]), [0], self._length(ids, 1))
         x = graph.add("Add", graph.add("Add", words, kinds), places)
         x = self.norm(x, *(row.original for row in names.EMBEDDINGS[3:]))
         if config.embedding_width != config.hidden_size:
@@ -240,23 +240,23 @@ class ModelGraph:
     def _length(self, x: str, axis: int) -> str:
         """Returns the size of a dimension, [1]."""
         shape = self.graph.add("Shape", x)
-        return self.graph.add("Gather", shape, self.graph.constant([axis]), axis=0)
+        return self.graph.add("Gather", shape, [axis], axis=0)
 
     def _attention_bias(self, ids: str) -> str:
         """Returns 0 where a token may attend, else the penalty: [B, 1, 1 or S, S]."""
         graph, config = self.graph, self.config
         # Two nodes: attention is fused only in this form.
-        x = graph.add("Unsqueeze", self.mask, graph.constant([1]))
-        x = graph.add("Unsqueeze", x, graph.constant([2]))
+        x = graph.add("Unsqueeze", self.mask, [1])
+        x = graph.add("Unsqueeze", x, [2])
         visible = graph.add("Cast", x, to=_type_of(graph.dtype))
         if not config.is_bidirectional:
             length = self._length(ids, 1)
             square = graph.add("Concat", length, length, axis=0)
-            ones = graph.add("Expand", graph.constant(1.0), square)
+            ones = graph.add("Expand", 1.0, square)
             seen = graph.add("Trilu", ones, upper=int(config.right_to_left))
             visible = graph.add("Mul", visible, seen)
-        hidden = graph.add("Sub", graph.constant(1.0), visible)
-        return graph.add("Mul", hidden, graph.constant(ATTENTION_MASK_PENALTY))
+        hidden = graph.add("Sub", 1.0, visible)
+        return graph.add("Mul", hidden, ATTENTION_MASK_PENALTY)
 
     def _layer(self, x: str, bias: str, number: int) -> str:
         """Adds self-attention, then the feed-forward network (Vaswani et al. 2017)."""
@@ -265,7 +265,7 @@ class ModelGraph:
             config, number
         )
         heads, width = config.num_attention_heads, config.hidden_size
-        by_head = graph.constant([0, 0, heads, width // heads])
+        by_head = [0, 0, heads, width // heads]
 
         def split(rows: Sequence[str], order: list[int]) -> str:
             y = graph.add("Reshape", self.dense(x, *rows), by_head)
@@ -273,11 +273,11 @@ class ModelGraph:
 
         queries, values = (split(rows, [0, 2, 1, 3]) for rows in (query, value))
         scores = graph.add("MatMul", queries, split(key, [0, 2, 3, 1]))
-        scale = graph.constant(math.sqrt(width // heads))
+        scale = math.sqrt(width // heads)
         scores = graph.add("Add", graph.add("Div", scores, scale), bias)
         context = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), values)
         context = graph.add("Transpose", context, perm=[0, 2, 1, 3])
-        context = graph.add("Reshape", context, graph.constant([0, 0, width]))
+        context = graph.add("Reshape", context, [0, 0, width])
         y = self._adapted(self.dense(context, *projection), projection)
         x = self.norm(graph.add("Add", y, x), *norm)
         inside = self.activated(self.dense(x, *inner), config.hidden_act)
@@ -315,24 +315,23 @@ class ModelGraph:
 
     def activated(self, x: str, name: str) -> str:
         """Applies a config's `hidden_act`, to any shape."""
-        add, constant = self.graph.add, self.graph.constant
+        add = self.graph.add
         if name == "gelu":
             # x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-            cube = add("Mul", add("Pow", x, constant(3.0)), constant(0.044715))
-            inner = add("Mul", add("Add", x, cube), constant(math.sqrt(2 / math.pi)))
-            share = add("Add", add("Tanh", inner), constant(1.0))
-            return add("Mul", add("Mul", x, constant(0.5)), share)
+            cube = add("Mul", add("Pow", x, 3.0), 0.044715)
+            inner = add("Mul", add("Add", x, cube), math.sqrt(2 / math.pi))
+            share = add("Add", add("Tanh", inner), 1.0)
+            return add("Mul", add("Mul", x, 0.5), share)
         if name == "gelu_erf":
             # x (1 + erf(x / sqrt(2))) / 2
-            error = add("Erf", add("Div", x, constant(math.sqrt(2.0))))
-            share = add("Add", error, constant(1.0))
-            return add("Mul", add("Mul", x, share), constant(0.5))
+            share = add("Add", add("Erf", add("Div", x, math.sqrt(2.0))), 1.0)
+            return add("Mul", add("Mul", x, share), 0.5)
         kinds = {"relu": "Relu", "tanh": "Tanh", "linear": "Identity"}
         return add(kinds[name], x)
 
     def gather_positions(self) -> None:
         """Keeps only the states at `masked_lm_positions`, [B, P, H]."""
-        places = self.graph.add("Unsqueeze", POSITIONS, self.graph.constant([2]))
+        places = self.graph.add("Unsqueeze", POSITIONS, [2])
         self.states = [
             self.graph.add("GatherND", state, places, batch_dims=1)
             for state in self.states
@@ -354,11 +353,9 @@ class ModelGraph:
         """Returns [CLS], or the last token of a left-to-right model: [B, H]."""
         graph = self.graph
         if not self.config.left_to_right:
-            return graph.add("Gather", x, graph.constant(0), axis=1)
-        count = graph.add("ReduceSum", self.mask, graph.constant([1]), keepdims=1)
-        last = graph.add(
-            "Max", graph.add("Sub", count, graph.constant([1])), graph.constant([0])
-        )
+            return graph.add("Gather", x, 0, axis=1)
+        count = graph.add("ReduceSum", self.mask, [1], keepdims=1)
+        last = graph.add("Max", graph.add("Sub", count, [1]), [0])
         return graph.add("GatherND", x, last, batch_dims=1)
 
     def _mixture(self) -> np.ndarray | None:
@@ -378,7 +375,7 @@ class ModelGraph:
         if mixture is None:
             return states[-1]
         parts = [
-            self.graph.add("Mul", state, self.graph.constant(float(share)))
+            self.graph.add("Mul", state, float(share))
             for state, share in zip(states, mixture, strict=True)
         ]
         return self.graph.add("Sum", *parts)
@@ -402,26 +399,20 @@ class ModelGraph:
         elif kind == "cls":
             vector = self._pooled_token(tokens)
         else:
-            mask = graph.add("Unsqueeze", self.mask, graph.constant([2]))
-            axis = graph.constant([1])
+            mask = graph.add("Unsqueeze", self.mask, [2])
             if kind == "max":
                 is_token = graph.add("Cast", mask, to=_type_of(np.dtype(bool)))
-                some = graph.add("Where", is_token, tokens, graph.constant(-6e4))
+                some = graph.add("Where", is_token, tokens, -6e4)
                 vector = graph.add("ReduceMax", some, axes=[1], keepdims=0)
             else:
                 mask = graph.add("Cast", mask, to=_type_of(graph.dtype))
-                total = graph.add(
-                    "ReduceSum", graph.add("Mul", tokens, mask), axis, keepdims=0
-                )
-                count = graph.add("ReduceSum", mask, axis, keepdims=0)
-                vector = graph.add(
-                    "Div", total, graph.add("Max", count, graph.constant(1e-9))
-                )
+                some = graph.add("Mul", tokens, mask)
+                total = graph.add("ReduceSum", some, [1], keepdims=0)
+                count = graph.add("ReduceSum", mask, [1], keepdims=0)
+                vector = graph.add("Div", total, graph.add("Max", count, 1e-9))
         if normalizes:
             norm = graph.add("ReduceL2", vector, axes=[1], keepdims=1)
-            vector = graph.add(
-                "Div", vector, graph.add("Max", norm, graph.constant(1e-12))
-            )
+            vector = graph.add("Div", vector, graph.add("Max", norm, 1e-12))
         graph.output(name, vector, ["batch", width])
 
     def scores(self, head: str, x: str) -> tuple[str, int]:
@@ -444,10 +435,8 @@ class ModelGraph:
         """Adds a score of each choice."""
         logits, _ = self.scores(names.MULTIPLE_CHOICE, self.pooled())
         shape = self.graph.add("Shape", _INPUTS[0])
-        begin, end = self.graph.constant([0]), self.graph.constant([2])
-        logits = self.graph.add(
-            "Reshape", logits, self.graph.add("Slice", shape, begin, end)
-        )
+        shape = self.graph.add("Slice", shape, [0], [2])
+        logits = self.graph.add("Reshape", logits, shape)
         self.graph.output("logits", logits, ["batch", "choices"])
 
     def tagging(self) -> None:
@@ -459,8 +448,7 @@ class ModelGraph:
         """Adds scores of each token as the first and the last of an answer."""
         logits, _ = self.scores(names.SPAN, self.tokens())
         for number, name in enumerate(("start_logits", "end_logits")):
-            column = self.graph.constant(number)
-            column = self.graph.add("Gather", logits, column, axis=2)
+            column = self.graph.add("Gather", logits, number, axis=2)
             self.graph.output(name, column, ["batch", "sequence"])
 
     def masked_lm(self) -> None:
@@ -486,7 +474,7 @@ class ModelGraph:
         x = self.dense(self.states[-1], *rows[:2])
         x = self.activated(x, self.config.hidden_act)
         logits = self.dense(x, *rows[2:])
-        logits = self.graph.add("Squeeze", logits, self.graph.constant([2]))
+        logits = self.graph.add("Squeeze", logits, [2])
         self.graph.output("logits", logits, ["batch", "sequence"])
 
 
