@@ -125,10 +125,9 @@ _RENAMED: Mapping[str, Mapping[str, str]] = {
 }
 # Models whose settings and names are in add-ons, and fields that these may add.
 _OTHERS = ("distilbert", "longformer")
-_OF_OTHERS = (
-    *("pooler_hidden_act", "masked_lm_hidden_act"),
-    *("attention_window", "global_tokens"),
-)
+_OF_OTHERS = ("pooler_hidden_act", "masked_lm_hidden_act")
+# Of Longformer, and of ONNX exports, which are BERT for other libraries.
+_LOCAL = ("attention_window", "global_tokens")
 # Settings that change the computation, and their only values in BERT.
 _POSITIONS = "position_embedding_type"
 _FIXED = {_POSITIONS: "absolute", "add_cross_attention": False}
@@ -249,7 +248,7 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
         raise InputError(
             f"{path}: `model_type` must be {types}. Received: {model_type!r}.{why}"
         )
-    same: tuple[str, ...] = _SAME_FIELDS
+    same: tuple[str, ...] = _SAME_FIELDS + _LOCAL
     if model_type in _OTHERS:
         same += _OF_OTHERS
         values, model_type = addon(model_type).as_bert(values, path), "bert"
@@ -389,6 +388,7 @@ def to_config(
         "architectures": [architecture],
         "model_type": model_type,
         **{key: getattr(config, key) for key in _SAME_FIELDS},
+        **{key: x for key in _LOCAL if (x := getattr(config, key)) is not None},
         **dict.fromkeys(further, 1),
         **({"embedding_size": config.embedding_width} if further else {}),
         "hidden_act": _THEIR_GELUS.get(config.hidden_act, config.hidden_act),

@@ -129,7 +129,6 @@ def from_bert(
         "max_position_embeddings": config.max_position_embeddings + 1,
         "attention_window": [2 * (config.attention_window or 0)]
         * config.num_hidden_layers,
-        "global_tokens": config.global_tokens,
     }
     return {**values, **changed}, found
 

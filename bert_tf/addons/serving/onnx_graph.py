@@ -26,7 +26,7 @@ V vocabulary.
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -61,12 +61,11 @@ POSITIONS = "masked_lm_positions"
 
 def refuse_unknown_parts(source: Source) -> None:
     """Raises InputError for parts that ONNX does not have."""
-    for name in ("bilstm", "attention_window"):
-        if getattr(source.require_config(), name):
-            raise InputError(
-                f"{source.path} was trained with {name}, which our ONNX graph does not"
-                " have. Export it as saved_model or litert."
-            )
+    if source.require_config().bilstm:
+        raise InputError(
+            f"{source.path} was trained with bilstm, which our ONNX graph does not"
+            " have. Export it as saved_model or litert."
+        )
 
 
 def build(
@@ -204,6 +203,15 @@ class _Graph:
             node.output[:] = [changed.get(name, name) for name in node.output]
 
 
+class _Blocks(NamedTuple):
+    queries: str  # [n, w], places in a padded sequence
+    keys: str  # [n, c]
+    padding: str  # of a sequence [B, S, ...]
+    bias: str  # [B, n, 1, w, c]
+    num_global: str  # g, [1]
+    is_global: str  # which of the first tokens are, [B, g, 1]
+
+
 class ModelGraph:
     """BERT's computation, as nodes of a graph."""
 
@@ -233,6 +241,8 @@ class ModelGraph:
         if config.embedding_width != config.hidden_size:
             x = self.dense(x, *(row.original for row in names.MAPPING_IN))
         bias = self._attention_bias(ids)
+        if config.attention_window:
+            self.blocks = self._blocks(segments, config.attention_window)
         self.states = [x]
         for number in range(config.num_hidden_layers):
             self.states.append(self._layer(self.states[-1], bias, number))
@@ -264,25 +274,97 @@ class ModelGraph:
         query, key, value, projection, norm, inner, outer, last_norm = _rows_of_layer(
             config, number
         )
-        heads, width = config.num_attention_heads, config.hidden_size
-        by_head = [0, 0, heads, width // heads]
-
-        def split(rows: Sequence[str], order: list[int]) -> str:
-            y = graph.add("Reshape", self.dense(x, *rows), by_head)
-            return graph.add("Transpose", y, perm=order)
-
-        queries, values = (split(rows, [0, 2, 1, 3]) for rows in (query, value))
-        scores = graph.add("MatMul", queries, split(key, [0, 2, 3, 1]))
-        scale = math.sqrt(width // heads)
-        scores = graph.add("Add", graph.add("Div", scores, scale), bias)
-        context = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), values)
-        context = graph.add("Transpose", context, perm=[0, 2, 1, 3])
-        context = graph.add("Reshape", context, [0, 0, width])
+        parts = [self.dense(x, *rows) for rows in (query, key, value)]
+        if config.attention_window:
+            context = self._local_context(x, parts, bias, number)
+        else:
+            context = self._context(parts, bias)
         y = self._adapted(self.dense(context, *projection), projection)
         x = self.norm(graph.add("Add", y, x), *norm)
         inside = self.activated(self.dense(x, *inner), config.hidden_act)
         y = self._adapted(self.dense(inside, *outer), outer)
         return self.norm(graph.add("Add", y, x), *last_norm)
+
+    def _context(self, parts: Sequence[str], bias: str, axes: tuple = (0,)) -> str:
+        """Returns the context of queries, keys and values [B, S, H].
+
+        Blocks [B, n, w, H] have two `axes` before their tokens.
+        """
+        graph, width = self.graph, self.config.hidden_size
+        size, token = width // self.config.num_attention_heads, len(axes)
+        same, order = [0] * (token + 1), [*axes, token + 1, token, token + 2]
+        by_head = [*same, width // size, size]
+        query, key, value = (graph.add("Reshape", x, by_head) for x in parts)
+        queries, values = (
+            graph.add("Transpose", x, perm=order) for x in (query, value)
+        )
+        keys = graph.add("Transpose", key, perm=[*axes, token + 1, token + 2, token])
+        scores = graph.add("Div", graph.add("MatMul", queries, keys), math.sqrt(size))
+        scores = graph.add("Add", scores, bias)
+        context = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), values)
+        context = graph.add("Transpose", context, perm=order)
+        return graph.add("Reshape", context, [*same, width])
+
+    # Local attention, as `local_attention` has it.
+
+    def _blocks(self, segments: str, window: int) -> _Blocks:
+        """Returns the blocks, of w tokens or of all S, and the keys that they see."""
+        add = self.graph.add
+        length = add("Squeeze", self._length(segments, 1))
+        width = add("Min", length, window)
+        count = add("Min", length, self.config.global_tokens or 0)
+        # A place is counted from a block of padding before the sequence.
+        begin, end = width, add("Add", width, width)
+        starts = add("Unsqueeze", add("Range", 0, length, width), [1])
+        own = add("Range", begin, end, 1)
+        near = add("Range", 0, add("Add", end, width), 1)
+        first = add("Range", begin, add("Add", begin, count), 1)
+        first = add("Add", add("Mul", starts, 0), first)
+        keys = add("Concat", add("Add", starts, near), first, axis=1)
+        padding = add("Mul", [0, 1, 0, 0, 2, 0], width)
+        # Padding is of kind 0, a token 1, a global one 2. A query sees keys of kind 1
+        # in its window, and of kind 2 in the last columns.
+        is_first = add("Less", add("Range", 0, length, 1), count)
+        is_global = add("And", add("Equal", segments, 0), is_first)
+        kinds = add("Mul", add("Where", is_global, 2, 1), self.mask)
+        kinds = add("Unsqueeze", kinds, [2])
+        of_keys = add("Gather", add("Pad", kinds, padding), keys, axis=1)
+        of_keys = add("Reshape", of_keys, [0, 0, 1, 1, -1])
+        distance = add("Abs", add("Sub", near, add("Unsqueeze", own, [1])))
+        seen = add("Where", add("LessOrEqual", distance, window), 1, -1)
+        seen = add("Pad", seen, add("Mul", [0, 0, 0, 1], count), 2)
+        is_seen = add("Equal", of_keys, seen)
+        count = add("Unsqueeze", count, [0])
+        return _Blocks(
+            queries=add("Add", starts, own),
+            keys=keys,
+            padding=padding,
+            bias=add("Where", is_seen, 0.0, ATTENTION_MASK_PENALTY),
+            num_global=count,
+            is_global=add("Equal", add("Slice", kinds, [0], count, [1]), 2),
+        )
+
+    def _local_context(
+        self, x: str, parts: Sequence[str], bias: str, number: int
+    ) -> str:
+        add, blocks = self.graph.add, self.blocks
+        places = (blocks.queries, blocks.keys, blocks.keys)
+        padded = [add("Pad", part, blocks.padding) for part in parts]
+        cut = [add("Gather", *one, axis=1) for one in zip(padded, places, strict=True)]
+        context = self._context(cut, blocks.bias, (0, 1))
+        context = add("Reshape", context, [0, -1, self.config.hidden_size])
+        context = add("Slice", context, [0], self._length(x, 1), [1])
+        if not self.config.global_tokens:
+            return context
+        first, local = (
+            add("Slice", y, [0], blocks.num_global, [1]) for y in (x, context)
+        )
+        rows = [row.at(number).original for row in names.GLOBAL]
+        of_all = zip((first, x, x), rows[::2], rows[1::2], strict=True)
+        first = self._context([self.dense(*one) for one in of_all], bias)
+        first = add("Where", blocks.is_global, first, local)
+        rest = add("Slice", context, blocks.num_global, [2**31], [1])
+        return add("Concat", first, rest, axis=1)
 
     def _adapted(self, x: str, rows: Sequence[str]) -> str:
         """Returns the adapter's x + gelu(x D + c) U + d, or x without an adapter."""

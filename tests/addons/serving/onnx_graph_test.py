@@ -7,7 +7,9 @@ import tempfile
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl.testing import parameterized
 
+import bert_tf
 from bert_tf.addons.methods.electra import ElectraPretrainer
 from bert_tf.addons.serving import onnx_files, onnx_graph
 from bert_tf.base.errors import InputError
@@ -22,6 +24,7 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
+from tests.conversion import runs
 from tests.modeling.examples import randomize
 from tests.training import toy
 
@@ -38,7 +41,7 @@ def changed(**fields):
     return dataclasses.replace(CONFIG, **fields)
 
 
-class OnnxGraphTest(tf.test.TestCase):
+class OnnxGraphTest(tf.test.TestCase, parameterized.TestCase):
     def source(self, model, config=CONFIG, heads=None):
         randomize(model)
         folder = tempfile.mkdtemp(dir=self.get_temp_dir())
@@ -75,11 +78,11 @@ class OnnxGraphTest(tf.test.TestCase):
         outputs = [one.name for one in session.get_outputs()]
         return dict(zip(outputs, session.run(None, ids), strict=True))
 
-    def check(self, model, *, config=CONFIG, shape=(3, S), **renamed):
+    def check(self, model, *, config=CONFIG, shape=(3, S), lengths=(4,), **renamed):
         """The graph's outputs are Keras', of any batch and length."""
         graph = onnx_graph.build(self.source(model, config))
         onnx.checker.check_model(graph, full_check=True)
-        for size in (shape, (1, *shape[1:-1], 4)):
+        for size in (shape, *((1, *shape[1:-1], length) for length in lengths)):
             inputs = self.inputs(*size)
             found = self.run_onnx(graph, inputs)
             if "masked_lm_positions" in model.input:
@@ -146,6 +149,50 @@ class OnnxGraphTest(tf.test.TestCase):
             self.check(BertTagger(CONFIG, 2, **options))
             self.check(BertClassifier(CONFIG, 2, **options))
 
+    @parameterized.parameters(0, 1, 3)
+    def test_local_attention(self, num_global):
+        config = changed(
+            attention_window=4,
+            global_tokens=num_global or None,
+            max_position_embeddings=32,
+        )
+        # Fewer than the global tokens; than a window; one window; no multiple of it.
+        lengths = (2, 3, 4, 8, 13, 16, 21)
+        self.check(BertTagger(config, 5), config=config, shape=(3, 19), lengths=lengths)
+        for model, renamed in (
+            (BertMultipleChoice(config), {}),
+            (BertClassifier(config, 3, adapter_size=3, layer_mixture=True), {}),
+            (BertSpanPredictor(config), {}),
+            (BertEncoder(config), onnx_graph.OUTPUTS),
+            (
+                BertPretrainer(config, next_sentence=False),
+                {"masked_lm_logits": "logits"},
+            ),
+        ):
+            choices = (3,) * isinstance(model, BertMultipleChoice)
+            self.check(model, config=config, shape=(3, *choices, 18), **renamed)
+
+    def test_a_folder_for_long_texts(self):
+        config = changed(attention_window=4, global_tokens=1)
+        model = BertClassifier(config, 2)
+        randomize(model)
+        folder = self.get_temp_dir()
+        run = runs.save(f"{folder}/run", model, config=config, labels=["no", "yes"])
+        texts = ["the cat " * length for length in (1, 5, 18)]
+        found = []
+        for kind, runtime in (
+            ("huggingface", "keras"),
+            ("onnx", "onnxruntime"),
+            ("onnx", "keras"),  # by the file's weights
+        ):
+            there = f"{folder}/{kind}"
+            bert_tf.export(run, there, format=kind, max_position_embeddings=40)
+            loaded = bert_tf.load(there, runtime=runtime, max_length=40)
+            self.assertEqual(loaded.runtime, runtime)
+            found.append([[*x.probabilities.values()] for x in loaded.predict(texts)])
+        self.assertAllClose(found[1:], [found[0]] * 2, atol=1e-5)
+        self.assertNotAllClose(found[0][1], found[0][2], atol=1e-3)
+
     def test_vectors_of_sentences(self):
         source = self.source(BertEncoder(CONFIG))
         inputs = self.inputs(3, S)
@@ -190,17 +237,18 @@ class OnnxGraphTest(tf.test.TestCase):
 
     def test_openvino_reads_the_same_file(self):
         openvino = pytest.importorskip("openvino")
-        graph = onnx_graph.build(self.source(BertTagger(CONFIG, 3)))
-        path = os.path.join(self.get_temp_dir(), "model.onnx")
-        onnx.save(graph, path)
         inputs = self.inputs(3, S)
+        ids = {onnx_graph.INPUTS[name]: x for name, x in inputs.items()}
         # Where the processor has bfloat16, that is its default.
         exact = {"INFERENCE_PRECISION_HINT": "f32"}
-        compiled = openvino.Core().compile_model(path, "CPU", exact)
-        ids = {onnx_graph.INPUTS[name]: x for name, x in inputs.items()}
-        found = compiled(ids)[compiled.output("logits")]
-        expected = self.run_onnx(graph, inputs)["logits"]
-        self.assertAllClose(found, expected, atol=1e-5 * np.abs(expected).max())
+        for config in (CONFIG, changed(attention_window=4, global_tokens=2)):
+            graph = onnx_graph.build(self.source(BertTagger(config, 3), config))
+            path = os.path.join(self.get_temp_dir(), "model.onnx")
+            onnx.save(graph, path)
+            compiled = openvino.Core().compile_model(path, "CPU", exact)
+            found = compiled(ids)[compiled.output("logits")]
+            expected = self.run_onnx(graph, inputs)["logits"]
+            self.assertAllClose(found, expected, atol=1e-5 * np.abs(expected).max())
 
     def test_what_it_does_not_have_is_one_line(self):
         config = changed(bilstm=True)
