@@ -116,6 +116,21 @@ class BackendsTest(JaxTestCase):
         self.assertEqual(min(self.losses("back")), 21)
         self.assert_same_run("back", "ours", 1, 30)
 
+    def test_local_attention_and_its_micro_batches_make_the_same_steps(self):
+        # Four blocks of three tokens, of which two are global.
+        local = {"attention_window": 3, "global_tokens": 2}
+        run = {"steps": 50, "model": local}
+        parts = {**run, "config": {"gradient_accumulation_steps": 4}}
+        self.on_tensorflow(
+            self.options("theirs", **run), self.options("their_parts", **parts)
+        )
+        for name in ("ours", "our_parts"):
+            toy.begin_as(self.path("theirs"), 1, self.path(name))
+        self.run_here("ours", **run)
+        self.run_here("our_parts", **parts)
+        for name in ("ours", "their_parts", "our_parts"):
+            self.assert_same_run(name, "theirs", 1, 50)
+
 
 class DevicesTest(JaxTestCase):
     def test_devices_processes_and_micro_batches_make_the_same_steps(self):

@@ -3,8 +3,8 @@
     python -m tests.training.strategy_child '{"folder": ..., "records": ..., ...}'
 
 Keys: folder, records (a TFRecord file), distribution, num_cpus (logical ones), steps,
-config (fields of TrainingConfig), dropout, num_layers, broken (normalise the loss by
-replica, which is wrong), slow (seconds to sleep after each call), weights (an .npz for
+config (fields of TrainingConfig), dropout, model (fields of BertConfig), broken
+(normalise the loss by replica, which is wrong), slow (seconds to sleep after each call), weights (an .npz for
 the weights), across_rows (with a contrastive loss), by_length (rather fine-tune, on
 examples in batches by length), compiled_updates (of every variable, however small).
 """
@@ -112,7 +112,7 @@ def run(options, strategy):
             task = (
                 toy.contrastive_task()
                 if options.get("across_rows")
-                else toy.task(options.get("dropout", 0.0), options.get("num_layers", 1))
+                else toy.task(options.get("dropout", 0.0), **options.get("model", {}))
             )
             model, _ = loop.train(
                 task,

@@ -37,14 +37,14 @@ CONFIG = BertConfig(
 )
 
 
-def task(dropout=0.1, num_layers=1):
-    """Pre-training of that BERT."""
+def task(dropout=0.1, **fields):
+    """Pre-training of that BERT, or of one with other fields of its config."""
     return pretraining_task(
         dataclasses.replace(
             CONFIG,
-            num_hidden_layers=num_layers,
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
+            **fields,
         )
     )
 
