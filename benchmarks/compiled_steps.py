@@ -19,6 +19,7 @@ The compiler for GPUs makes no estimate.
 A compilation takes one to three minutes on one core.
 """
 
+import itertools
 import json
 import math
 import os
@@ -32,7 +33,7 @@ from peers import pretraining_steps
 
 OURS, KERAS_HUB, TASKS = "bert_tf", "KerasHub", "tasks"
 SIZES = {"small": (4, 512), "base": (12, 768), "large": (24, 1024)}  # layers, hidden
-PREDICTIONS = {128: 20, 512: 76}
+PREDICTIONS = {128: 20, 512: 76}  # longer ones have as many per token as 512
 HEAD = (
     f"{'':34}{'GiB':>6}{'M cycles':>10}{'ms':>7}{'peak':>6}{'GB moved':>9}"
     f"{'transposes':>11}{'copies':>7}  MB exchanged"
@@ -47,6 +48,10 @@ _SIZES = flags.DEFINE_list("sizes", ["base"], f"Any of {', '.join(SIZES)}.")
 _BATCHES = flags.DEFINE_list(
     "batches", ["128x128"], "SEQUENCESxLENGTH of each device, such as 32x512."
 )
+_WINDOWS = flags.DEFINE_list(
+    "attention_windows", ["0"], "Of local attention, such as 0,256; 0 is full attention."
+)
+_GLOBAL = flags.DEFINE_integer("global_tokens", 0, "Of local attention.")
 _STEPS = flags.DEFINE_list(
     "steps", [OURS, KERAS_HUB], f"The steps to compile: {OURS}, {KERAS_HUB}, {TASKS}."
 )
@@ -81,6 +86,9 @@ def figures(case: dict) -> dict:
         num_hidden_layers=case["layers"],
         num_attention_heads=case["heads"],
         intermediate_size=4 * case["hidden"],
+        max_position_embeddings=max(512, case["length"]),
+        attention_window=case["window"] or None,
+        global_tokens=case["global"] or None,
     )
     batch = pretraining_steps.records(settings)
     options = case["options"]
@@ -156,6 +164,8 @@ def compile_apart(case: dict) -> dict | None:
 def show(case: dict, found: dict) -> None:
     """Prints one row."""
     name = f"{case['step']}, {case['size']}, {case['batch']} x {case['length']}"
+    if case["window"]:
+        name += f", {case['window']}"
     if case["mode"]:
         name = f"{case['step']}: {case['mode']}"
     clock = programs.CLOCKS.get(case["devices"].split(":")[0])
@@ -227,7 +237,9 @@ def main(_: list[str]) -> None:
             for shape in _BATCHES.value:
                 batch, length = map(int, shape.split("x"))
                 layers, hidden = SIZES[size]
-                for step, mode in chosen:
+                for window, (step, mode) in itertools.product(
+                    map(int, _WINDOWS.value), chosen
+                ):
                     case = {
                         "step": step,
                         "mode": mode,
@@ -238,7 +250,9 @@ def main(_: list[str]) -> None:
                         "heads": hidden // 64,
                         "batch": batch,
                         "length": length,
-                        "predictions": PREDICTIONS[length],
+                        "window": window,
+                        "global": window and _GLOBAL.value,
+                        "predictions": PREDICTIONS.get(length, 76 * length // 512),
                         "options": options,
                     }
                     found = compile_apart(case)
