@@ -49,7 +49,9 @@ _BATCHES = flags.DEFINE_list(
     "batches", ["128x128"], "SEQUENCESxLENGTH of each device, such as 32x512."
 )
 _WINDOWS = flags.DEFINE_list(
-    "attention_windows", ["0"], "Of local attention, such as 0,256; 0 is full attention."
+    "attention_windows",
+    ["0"],
+    "Of local attention, such as 256; 0: full.",
 )
 _GLOBAL = flags.DEFINE_integer("global_tokens", 0, "Of local attention.")
 _STEPS = flags.DEFINE_list(

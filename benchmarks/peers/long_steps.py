@@ -4,12 +4,12 @@
 
     python long_steps.py NAME SETTINGS
 
-SETTINGS is JSON: layers, hidden, heads, batch, length, window (to each side) and folder
-(of a Longformer with a classifier; "Hugging Face" makes it, ours reads it). It prints
-the loss of the weights without dropout; then for each line "N" that it reads the
-seconds and the processor seconds that N steps took, and the most bytes that the process
-has held. A step is forward and backward with dropout 0.1, clipping by the global norm
-and an AdamW update, in float32.
+SETTINGS is JSON: layers, hidden, heads, batch, length, window (to each side), recompute
+and folder (of a Longformer with a classifier; "Hugging Face" makes it, ours reads it).
+It prints the loss of the weights without dropout; then for each line "N" that it reads
+the seconds and the processor seconds that N steps took, and the most bytes that the
+process has held. A step is forward and backward with dropout 0.1, clipping by the
+global norm and an AdamW update, in float32.
 """
 
 import json
@@ -69,7 +69,8 @@ def bert_tf(settings):
 
     strategy = create_strategy()
     config = open_source(settings["folder"]).config
-    build = functools.partial(BertClassifier, config, 2)
+    recompute = settings["recompute"]
+    build = functools.partial(BertClassifier, config, 2, recompute=recompute)
     task = Task(name="", build_model=build, objective=CLASSIFICATION)
     model = task.build_model()
     load_weights(model, settings["folder"])

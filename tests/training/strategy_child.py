@@ -4,9 +4,10 @@
 
 Keys: folder, records (a TFRecord file), distribution, num_cpus (logical ones), steps,
 config (fields of TrainingConfig), dropout, model (fields of BertConfig), broken
-(normalise the loss by replica, which is wrong), slow (seconds to sleep after each call), weights (an .npz for
-the weights), across_rows (with a contrastive loss), by_length (rather fine-tune, on
-examples in batches by length), compiled_updates (of every variable, however small).
+(normalise the loss by replica, which is wrong), slow (seconds to sleep after each
+call), weights (an .npz for the weights), across_rows (with a contrastive loss),
+by_length (rather fine-tune, on examples in batches by length), compiled_updates (of
+every variable, however small).
 """
 
 import dataclasses
