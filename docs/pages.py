@@ -33,7 +33,12 @@ _ONE_FILE = "docs/one_file_bert.py"
 # The tabs, and their guides; one that is in none is in the last.
 _WAY = {
     "Start": ("README.md", _ONE_FILE, "colab/README.md"),
-    "Fine-tune": ("docs/finetuning.md", "docs/keras.md", "docs/python.md"),
+    "Fine-tune": (
+        "docs/finetuning.md",
+        "docs/long_texts.md",
+        "docs/keras.md",
+        "docs/python.md",
+    ),
     "Predict and serve": ("docs/serving.md", "docs/checkpoints.md", "docs/features.md"),
     "Pre-train": (
         "docs/recipes.md",

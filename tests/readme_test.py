@@ -25,6 +25,7 @@ GUIDE = (
     "docs/pretraining.md",
     "docs/scaling.md",
     "docs/finetuning.md",
+    "docs/long_texts.md",
     "docs/features.md",
     "docs/checkpoints.md",
     "docs/paper.md",
