@@ -111,6 +111,12 @@ COMMANDS = {
         " --do_predict --output_dir={out}/x --eval_steps=2 --patience=1",
         4,
     ),
+    "longer classifier": Command(
+        run_classifier,
+        f"{_TRAINING} --task_name=WNLI --data_dir={{GLUE_DIR}}/WNLI --do_eval"
+        " --output_dir={out}/x --max_position_embeddings=1024 --attention_window=8",
+        4,
+    ),
     "selection": Command(
         run_classifier,
         f"{_TRAINING} --task_name=WNLI --data_dir={{GLUE_DIR}}/WNLI --do_eval"
