@@ -116,7 +116,7 @@ class PackedTest(RunPretrainingTestCase):
         model = BertPretrainer(toy.CONFIG)
         randomize(model)
         flags = {
-            "input_file": self.make_records("rows", packed_length=4 * toy.L),
+            "input_file": self.make_records("rows", packed_length=8 * toy.L),
             "init_checkpoint": runs.save(
                 self.path("made"), model, config=toy.CONFIG, tokens=None
             ),
@@ -124,9 +124,9 @@ class PackedTest(RunPretrainingTestCase):
             "max_eval_steps": 0,
         }
         scores = []
-        for few, longest in ((4, toy.L), (5, None)):
-            flags["output_dir"] = self.path(f"run{few}")
-            with mock.patch.object(pretraining, "_FEW_COLUMNS", few):
+        for long_row, longest in ((8, toy.L), (9, None)):
+            flags["output_dir"] = self.path(f"run{long_row}")
+            with mock.patch.object(pretraining, "_LONG_ROW", long_row):
                 run = PretrainingRun(self.flags(**flags), create_strategy())
                 scores.append(self.run_script(**flags).scores)
             encoder = run.task.build_model().encoder

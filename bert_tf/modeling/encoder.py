@@ -259,7 +259,7 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
     Raises:
         ValueError: both `packed` and `use_position_ids`, or both `lora_rank` and
             `adapter_size`, or `train_pooler` without a pooler; a BiLSTM with packed
-            rows.
+            rows; `longest_sequence` without them, or with `attention_window`.
 
     Examples:
         >>> config = bert_tf.BertConfig(
@@ -298,6 +298,11 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
         has_pooler = use_pooler and not config.bilstm
         own_config = config
         if longest_sequence:
+            if not packed or config.attention_window:
+                raise ValueError(
+                    "`longest_sequence` is for `packed`, and for a config without"
+                    " `attention_window`."
+                )
             config = dataclasses.replace(config, attention_window=longest_sequence)
         _check_arguments(
             config,

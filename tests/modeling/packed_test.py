@@ -138,6 +138,12 @@ class PackedTest(tf.test.TestCase, parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "`use_position_ids` must be False"):
             BertEncoder(small_config(), packed=True, use_position_ids=True)
 
+    def test_a_longest_sequence_is_of_packed_rows_with_full_attention(self):
+        local = small_config(attention_window=3)
+        for config, packed in ((small_config(), False), (local, True)):
+            with self.assertRaisesRegex(ValueError, "`longest_sequence` is for"):
+                BertEncoder(config, packed=packed, longest_sequence=14)
+
 
 class DirectionTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(("left_to_right", np.tril), ("right_to_left", np.triu))
