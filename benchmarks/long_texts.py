@@ -31,6 +31,7 @@ A finished run is kept in --work_dir and not made again.
 """
 
 import csv
+import hashlib
 import json
 import pathlib
 import re
@@ -334,8 +335,7 @@ class Bench:
     ) -> dict[str, Any]:
         """Which of a fold's texts are right, and the seconds; run if missing."""
         settings = {
-            "words": _NUM_WORDS.value,
-            "texts": len(texts),
+            "texts": hashlib.sha256(repr(texts).encode()).hexdigest(),
             "epochs": method.epochs,
             "batch_size": _BATCH_SIZE.value,
             "learning_rate": sides.LEARNING_RATE.value,
@@ -379,12 +379,13 @@ class Bench:
             prediction == text.label
             for prediction, text in zip(predictions, tested, strict=True)
         ]
-        result.write({"right": right, "seconds": seconds() - began})
+        kept = {"right": right, "seconds": seconds() - began}
+        result.write(kept)
         shutil.rmtree(run)
         share = sum(right) / len(right)
         print(f"{kind}, fold {fold}, {method.name}, seed {seed}: {share:.1%}")
         sys.stdout.flush()
-        return {"right": right, "seconds": seconds() - began}
+        return kept
 
     def run_set(self, kind: str, texts: list[Text]) -> None:
         """Makes the runs of a set that are missing, and prints its table."""

@@ -103,16 +103,22 @@ def make_files(folder: pathlib.Path) -> None:
             },
         ),
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "bert_tf", name, *_as_flags(given)],
-            cwd=folder,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            sys.exit(done.stderr[-2000:])
+        _output([sys.executable, "-m", "bert_tf", name, *_as_flags(given)], folder)
+
+
+def _output(command: list[str], folder: pathlib.Path) -> str:
+    """What a command prints."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"{command[1:4]}: {done.stderr[-2000:]}")
+    return done.stdout
 
 
 def _as_flags(given: dict[str, str]) -> list[str]:
@@ -127,17 +133,8 @@ def seconds(
     with tempfile.TemporaryDirectory() as output:
         if "output_dir" in given:
             given["output_dir"] = output
-        done = subprocess.run(
-            [python, str(PEERS / script), command, *_as_flags(given)],
-            cwd=folder,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if done.returncode:
-        sys.exit(f"{script} {command}: {done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+        command_line = [python, str(PEERS / script), command, *_as_flags(given)]
+        return json.loads(_output(command_line, folder).splitlines()[-1])
 
 
 def main(_: list[str]) -> None:

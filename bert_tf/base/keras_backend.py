@@ -59,7 +59,7 @@ _UNUSED = ("matplotlib", "pandas", "sklearn")
 
 @contextlib.contextmanager
 def without_unused_packages() -> Iterator[None]:
-    """Hides packages that take Keras 1.5 seconds to import, and commands do not use."""
+    """Hides packages that Keras would import and commands do not use."""
     modules: dict[str, Any] = sys.modules
     hidden = [name for name in _UNUSED if name not in modules]
     modules.update(dict.fromkeys(hidden))

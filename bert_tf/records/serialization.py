@@ -1,6 +1,6 @@
 """Serialized tf.Examples, a block at a time.
 
-Readers of records do not import this module: numba takes half a second.
+Readers of records do not import this module, since numba is slow to import.
 """
 
 import itertools
