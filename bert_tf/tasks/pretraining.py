@@ -108,8 +108,8 @@ def _as_trained(options: PretrainingOptions) -> PretrainingOptions:
 
 # A run of pre-training: from records to a model and its evaluation.
 
-# Local attention is faster for rows so many times as long as the longest sequence, by
-# the TPU's compiler; on a CPU from half as many.
+# From rows so many times as long as the longest sequence on, local attention costs no
+# more by the TPU's compiler, and less on a CPU (`benchmarks/packed_rows.py`).
 _LONG_ROW = 8
 
 # Callbacks of every run, from `bert_tf.base.addons`, in order.
