@@ -31,6 +31,8 @@ ADDONS = {
     "local_attention": "bert_tf.addons.methods.local_attention",
     "standardization": "bert_tf.addons.methods.standardization",
     "regularization": "bert_tf.addons.methods.regularization",
+    # Optimizers that are not the paper's.
+    "lamb": "bert_tf.addons.methods.lamb:Lamb",
     # Pictures of reports.
     "report_pictures": "bert_tf.addons.study.report_pictures",
     # Options that are declared with those of training, before TensorFlow is imported.

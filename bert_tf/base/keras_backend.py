@@ -172,7 +172,7 @@ _CLASSES = {
     "BertSpanPredictor": "bert_tf.modeling.heads",
     "BertTagger": "bert_tf.modeling.heads",
     "BiLstmTagger": "bert_tf.tasks.tagging.frozen_features",
-    "Lamb": "bert_tf.optimization.optimizers",
+    "Lamb": "bert_tf.addons.methods.lamb",
     "LayerMixture": "bert_tf.modeling.pooling",
     "PackedPositions": "bert_tf.modeling.pooling",
     "PooledTokens": "bert_tf.modeling.pooling",

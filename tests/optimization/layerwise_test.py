@@ -5,12 +5,13 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from bert_tf.addons.methods.lamb import Lamb
 from bert_tf.base.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization.layerwise import freeze, keeping_initial, rate_factors
-from bert_tf.optimization.optimizers import AdamWeightDecay, Lamb
+from bert_tf.optimization.optimizers import AdamWeightDecay
 from tests.modeling.examples import randomize, small_config
 
 CONFIG = small_config(num_hidden_layers=3, initializer_range=0.05)
