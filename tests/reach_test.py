@@ -20,7 +20,7 @@ LIMITS = {
     "bert_tf.export_model": (73, 23_950),
 }
 MOST_LINES_OF_THE_CORE = 38_530
-MOST_LINES = 55_340
+MOST_LINES = 55_420
 
 
 class ReachTest(tf.test.TestCase):

@@ -33,6 +33,7 @@ ADDONS = {
     "regularization": "bert_tf.addons.methods.regularization",
     # Optimizers that are not the paper's.
     "lamb": "bert_tf.addons.methods.lamb:Lamb",
+    "muon": "bert_tf.addons.methods.muon:Muon",
     # Pictures of reports.
     "report_pictures": "bert_tf.addons.study.report_pictures",
     # Options that are declared with those of training, before TensorFlow is imported.

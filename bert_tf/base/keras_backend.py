@@ -173,6 +173,7 @@ _CLASSES = {
     "BertTagger": "bert_tf.modeling.heads",
     "BiLstmTagger": "bert_tf.tasks.tagging.frozen_features",
     "Lamb": "bert_tf.addons.methods.lamb",
+    "Muon": "bert_tf.addons.methods.muon",
     "LayerMixture": "bert_tf.modeling.pooling",
     "PackedPositions": "bert_tf.modeling.pooling",
     "PooledTokens": "bert_tf.modeling.pooling",

@@ -485,17 +485,17 @@ def create_optimizer(
         learning_rate: the peak.
         num_train_steps: steps until the rate is `end_learning_rate`.
         num_warmup_steps: steps of warmup; 0 for none.
-        optimizer: "adamw" or "lamb".
+        optimizer: "adamw", "lamb" or "muon".
         learning_rate_schedule: "linear", "cosine", "polynomial", "wsd",
             "inverse_sqrt" or "constant"; see WarmupSchedule.
         end_learning_rate: see WarmupSchedule.
         power: see WarmupSchedule.
         decay_from: see WarmupSchedule.
         decay_share: see WarmupSchedule.
-        bias_correction: AdamWeightDecay's; LAMB has it always.
+        bias_correction: AdamWeightDecay's; the others have it always.
         global_clipnorm: the largest global norm of the gradients; None if a training
             loop clips them itself (Keras clips each replica's before adding them up).
-        **kwargs: what both optimizers take: weight_decay_rate, layerwise_decay,
+        **kwargs: what all of them take: weight_decay_rate, layerwise_decay,
             skip_nonfinite, ...
 
     Raises:
@@ -519,10 +519,10 @@ def create_optimizer(
     kwargs["global_clipnorm"] = global_clipnorm
     if optimizer == "adamw":
         return AdamWeightDecay(schedule, bias_correction=bias_correction, **kwargs)
-    if optimizer == "lamb":
-        lamb: type[AdamWeightDecay] = addon("lamb")
-        return lamb(schedule, **kwargs)
-    raise ValueError(f"`optimizer` must be one of adamw, lamb. Received: {optimizer}")
+    if optimizer in ("lamb", "muon"):
+        kind: type[AdamWeightDecay] = addon(optimizer)
+        return kind(schedule, **kwargs)
+    raise ValueError(f"Not one of adamw, lamb, muon: `optimizer={optimizer}`.")
 
 
 def rate_of(optimizer: keras.Optimizer, step: int) -> float:

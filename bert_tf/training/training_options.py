@@ -85,9 +85,10 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
     )
     optimizer: str = option(
         "adamw",
-        "AdamWeightDecay, as in the original, or LAMB (You et al. 2020) for batches"
-        " of many thousands.",
-        choices=("adamw", "lamb"),
+        "adamw: AdamWeightDecay, as in the original; lamb, for batches of many"
+        " thousands (You et al. 2020); muon, for pre-training in little time (Jordan et"
+        " al. 2024): the layers' matrices by Muon, all else by AdamW.",
+        choices=("adamw", "lamb", "muon"),
         in_summary=True,
     )
     bias_correction: bool = option(

@@ -6,6 +6,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.addons.methods.lamb import Lamb
+from bert_tf.addons.methods.muon import Muon
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.optimization.optimizers import (
     AdamWeightDecay,
@@ -382,6 +383,7 @@ class CreateOptimizerTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         ("adamw", AdamWeightDecay, {"bias_correction": True}),
         ("lamb", Lamb, {"layerwise_decay": 0.9}),
+        ("muon", Muon, {"skip_nonfinite": True}),
     )
     def test_serialised_and_back(self, name, kind, options):
         options = {**options, "exclude_from_weight_decay": ["x"]}
@@ -417,12 +419,12 @@ class CreateOptimizerTest(tf.test.TestCase, parameterized.TestCase):
             "skip_nonfinite": True,
             "global_clipnorm": None,
         }
-        for name in ("adamw", "lamb"):
+        for name in ("adamw", "lamb", "muon"):
             config = create_optimizer(
                 1.0, 10, 0, optimizer=name, **options
             ).get_config()
             self.assertEqual({key: config[key] for key in options}, options)
 
     def test_unknown_names(self):
-        with self.assertRaisesRegex(ValueError, "`optimizer` .*adamw, lamb.*sgd"):
+        with self.assertRaisesRegex(ValueError, "adamw, lamb, muon.*optimizer=sgd"):
             create_optimizer(1.0, 10, 0, optimizer="sgd")

@@ -161,13 +161,14 @@ class DevicesTest(JaxTestCase):
 
     @pytest.mark.slow
     def test_eight_devices_share_the_moments_and_four_one_and_two_resume(self):
-        lamb = {"optimizer": "lamb"}
+        lamb, muon = {"optimizer": "lamb"}, {"optimizer": "muon"}
         parts = {"gradient_accumulation_steps": 2}
         mirrored = {"distribution": "mirrored", "steps": 10}
         on_eight = self.start(
             [
                 self.options("adamw8", **mirrored),
                 self.options("lamb8", **mirrored, config=lamb),
+                self.options("muon8", **mirrored, config=muon),
             ],
             **devices(8),
         )
@@ -176,8 +177,12 @@ class DevicesTest(JaxTestCase):
         )
         self.run_here("adamw", steps=10)
         self.run_here("lamb", steps=10, config=lamb)
+        self.run_here("muon", steps=10, config=muon)
         self.finish(on_eight, on_four)
-        for name, one in (("adamw8", "adamw"), ("lamb8", "lamb"), ("adamw4", "adamw")):
+        for name, one in (
+            *(("adamw8", "adamw"), ("adamw4", "adamw")),
+            *(("lamb8", "lamb"), ("muon8", "muon")),
+        ):
             self.assert_same_run(name, one, 1, 10, within=1e-5)
         # Files are of the same form, and what four saved resumes on one and on two.
         shapes = {

@@ -1,0 +1,181 @@
+"""The rows of benchmarks/speedrun.py: what trains, and how."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+import sys
+from typing import Any
+
+from parts.commands import command, finished
+from parts.results import PEERS
+
+OURS, TRANSFORMERS, KERAS_HUB = "bert_tf", "transformers", "KerasHub"
+LENGTH = 128
+CRAMMING = {  # Geiping and Goldstein 2022, but for the batch: theirs is for billions
+    "learning_rate": 1e-3,
+    "per_device_train_batch_size": 32,
+    "mlm_probability": 0.25,
+    "max_grad_norm": 0.5,
+    "adam_beta2": 0.98,
+    "lr_scheduler_type": "linear",
+    "warmup_steps": 0.5,  # a share: their triangle
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One way to train.
+
+    Attributes:
+        side: whose script runs.
+        flags: that it is given.
+        source: where the idea is from.
+        dropout: of the model while it trains.
+    """
+
+    side: str
+    flags: dict[str, Any]
+    source: str
+    dropout: float = 0.1
+
+
+_BUDGET = {"recipe": "budget"}
+_MUON = {"optimizer": "muon", "learning_rate": 4e-3}
+ROWS = {
+    "run_mlm.py": Row(TRANSFORMERS, {}, "its defaults"),
+    "run_mlm.py by cramming": Row(
+        TRANSFORMERS, CRAMMING, "Geiping and Goldstein 2022", dropout=0.0
+    ),
+    "KerasHub": Row(
+        KERAS_HUB,
+        {
+            "batch_size": 128,
+            "learning_rate": 5e-4,
+            "mask_rate": 0.25,
+            "jit_compile": False,
+        },
+        "keras.io's page on pre-training",
+    ),
+    "paper": Row(OURS, {"recipe": "paper"}, "Devlin et al. 2018"),
+    "budget": Row(OURS, _BUDGET, "Izsak et al. 2021, Geiping and Goldstein 2022"),
+    "budget with muon": Row(OURS, _BUDGET | _MUON, "Jordan et al. 2024"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Race:
+    """What all rows share.
+
+    Attributes:
+        folder: has text.txt, vocab.txt, text.tfrecord and bert_config.json.
+        pythons: side -> its Python.
+        run_mlm: transformers' script.
+    """
+
+    folder: pathlib.Path
+    pythons: dict[str, str]
+    run_mlm: str | None
+
+    def train(
+        self, row: Row, steps: int, seed: int, output: pathlib.Path
+    ) -> tuple[float, pathlib.Path]:
+        """Trains from the start; the seconds that it took, and the model's folder."""
+        shutil.rmtree(output, ignore_errors=True)
+        output.mkdir(parents=True)
+        train = {
+            OURS: self._ours,
+            TRANSFORMERS: self._transformers,
+            KERAS_HUB: self._keras_hub,
+        }[row.side]
+        return train(row, steps, seed, output)
+
+    def _ours(
+        self, row: Row, steps: int, seed: int, output: pathlib.Path
+    ) -> tuple[float, pathlib.Path]:
+        given = {"bert_config_file": self.folder / "bert_config.json"} | row.flags
+        if row.flags.get("recipe") == "paper":  # the same share of the steps
+            given["num_warmup_steps"] = steps // 100
+        finished(
+            command(
+                "run_pretraining",
+                input_file=self.folder / "text.tfrecord",
+                output_dir=output / "run",
+                do_train=True,
+                num_train_steps=steps,
+                random_seed=seed,
+                **given,
+            )
+        )
+        finished(
+            command(
+                "export_model",
+                checkpoint=output / "run",
+                format="huggingface",
+                output_dir=output / "model",
+            )
+        )
+        lines = (output / "run" / "metrics.jsonl").read_text().splitlines()
+        entries = [json.loads(line) for line in lines]
+        seconds = [one["seconds"] for one in entries if "learning_rate" in one]
+        shutil.rmtree(output / "run")
+        return seconds[-1], output / "model"
+
+    def _transformers(
+        self, row: Row, steps: int, seed: int, output: pathlib.Path
+    ) -> tuple[float, pathlib.Path]:
+        config = output / "config"
+        config.mkdir()
+        fields = json.loads((self.folder / "bert_config.json").read_text())
+        fields |= {
+            "model_type": "bert",
+            "hidden_dropout_prob": row.dropout,
+            "attention_probs_dropout_prob": row.dropout,
+        }
+        (config / "config.json").write_text(json.dumps(fields))
+        shutil.copy(self.folder / "vocab.txt", config)
+        (config / "tokenizer_config.json").write_text(
+            json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True})
+        )
+        given = {
+            "config_name": config,
+            "tokenizer_name": config,
+            "train_file": self.folder / "text.txt",
+            "max_seq_length": LENGTH,
+            "do_train": True,
+            "max_steps": steps,
+            "save_strategy": "no",
+            "report_to": "none",
+            "seed": seed,
+            "output_dir": output / "model",
+            "cache_dir": self.folder / "datasets",
+            **row.flags,
+        }
+        finished(
+            [
+                *(self.pythons[TRANSFORMERS], str(self.run_mlm)),
+                *(f"--{name}={value}" for name, value in given.items()),
+            ]
+        )
+        results = json.loads((output / "model" / "train_results.json").read_text())
+        return results["train_runtime"], output / "model"
+
+    def _keras_hub(
+        self, row: Row, steps: int, seed: int, output: pathlib.Path
+    ) -> tuple[float, pathlib.Path]:
+        job = {
+            "text": self.folder / "text.txt",
+            "vocab": self.folder / "vocab.txt",
+            "config": self.folder / "bert_config.json",
+            "length": LENGTH,
+            "dropout": row.dropout,
+            "steps": steps,
+            "seed": seed,
+            "output": output / "preset",
+            "result": output / "result.json",
+            **row.flags,
+        }
+        script = PEERS / "kerashub_training.py"
+        finished([sys.executable, str(script), json.dumps(job, default=str)])
+        result = json.loads((output / "result.json").read_text())
+        return result["seconds"], output / "preset"
