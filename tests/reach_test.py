@@ -19,8 +19,8 @@ LIMITS = {
     "bert_tf.run_classifier": (74, 22_860),
     "bert_tf.export_model": (73, 23_950),
 }
-MOST_LINES_OF_THE_CORE = 38_530
-MOST_LINES = 55_420
+MOST_LINES_OF_THE_CORE = 38_550
+MOST_LINES = 55_490
 
 
 class ReachTest(tf.test.TestCase):

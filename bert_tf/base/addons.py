@@ -34,7 +34,8 @@ ADDONS = {
     # Optimizers that are not the paper's.
     "lamb": "bert_tf.addons.methods.lamb:Lamb",
     "muon": "bert_tf.addons.methods.muon:Muon",
-    # Pictures of reports.
+    # What a report warns of, and its pictures.
+    "shared_examples": "bert_tf.addons.study.shared_examples",
     "report_pictures": "bert_tf.addons.study.report_pictures",
     # Options that are declared with those of training, before TensorFlow is imported.
     "losses": "bert_tf.addons.methods.loss_options:LossOptions",

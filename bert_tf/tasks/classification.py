@@ -12,7 +12,7 @@ import os
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -65,6 +65,11 @@ class LabelledTask(FineTuningTask[np.ndarray]):
         """Returns the training set, as a run's folder records it."""
         count = len(self.examples[TRAIN])
         return RunData(f"{count} examples of {self.where}", self._digest(TRAIN))
+
+    def texts(self, split: str) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yields the texts of each example, and its place."""
+        for *texts, _, place in self.examples.get(split, ()):
+            yield tuple(str(text or "") for text in texts), place
 
     def identity(self, split: str) -> str:
         """Returns a digest of a split's records."""

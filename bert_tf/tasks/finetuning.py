@@ -73,6 +73,8 @@ class FineTuningRun(Run):
     def train(self) -> tuple[keras.Model, int]:
         """Trains the model; after a selection, returns the best run's."""
         folder, tuning = self.options.output_dir, self.tuning
+        if tuning.is_chief:
+            addon("shared_examples").warn(tuning.task)
         if not self.options.selects:
             return tuning.fine_tune(folder)
         tuning.select(folder)

@@ -2,7 +2,7 @@
 
 import abc
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import keras
@@ -109,6 +109,10 @@ class FineTuningTask(abc.ABC, Generic[P]):
     @abc.abstractmethod
     def identity(self, split: str) -> str:
         """Returns a digest of a split's examples, and of how they are read."""
+
+    def texts(self, split: str) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yields each example's texts and place, of a split that is read."""
+        yield from ()
 
     def records(self, split: str) -> ExampleTable:
         """Returns the result of `make_records`, which is called once per split."""

@@ -267,6 +267,11 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         """Returns a digest of a split's records."""
         return self.records(split).made_from
 
+    def texts(self, split: str) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yields the texts of each example, and its place."""
+        for one in self._sets[split].examples if split in self._sets else ():
+            yield one.texts, one.source
+
     def make_records(self, split: str) -> ExampleTable:
         """Returns the records of a split: one sequence per text."""
         kind, examples = self._sets[split]

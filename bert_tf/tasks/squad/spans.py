@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import itertools
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -88,6 +89,11 @@ class SquadTask(FineTuningTask[Answers]):
     def identity(self, split: str) -> str:
         """Returns a digest of a split's questions and of how they are read."""
         return rows_digest([self._made_from(split)])
+
+    def texts(self, split: str) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yields each question, its text, and its id."""
+        for question in self.splits.get(split, ()):
+            yield (question.text, question.context), question.question_id
 
     def make_records(self, split: str) -> ExampleTable:
         """Returns the windows of a split."""

@@ -5,7 +5,7 @@ import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
@@ -281,6 +281,11 @@ class TaggingTask(FineTuningTask[WordPredictions]):
             "file_scheme": self._file_schemes[split],
             "sentences": digest(self.splits[split]),
         }
+
+    def texts(self, split: str) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yields the words of each sentence, and its place."""
+        for sentence in self.splits.get(split, ()):
+            yield sentence.words, sentence.source
 
     def make_records(self, split: str) -> ExampleTable:
         """Returns the windows of a split."""
