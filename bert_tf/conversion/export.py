@@ -234,11 +234,12 @@ def write_tf1(folder: str, model: Source) -> None:
             " that read the folder cut them otherwise.",
             model.tokenizer.segmenter,
         )
-    _write_release(folder, model, as_electras=as_electras)
+    write_release(folder, model, as_electras=as_electras)
     _write_reading(folder, model)
 
 
-def _write_release(folder: str, model: Source, *, as_electras: bool = False) -> None:
+def write_release(folder: str, model: Source, *, as_electras: bool = False) -> None:
+    """Writes a release's files for any model, without reading.json."""
     prefix = os.path.join(folder, tensorflow.RELEASED_PREFIX)
     tensorflow.write(prefix, model.weights, as_electras=as_electras)
     config = model.require_config()
@@ -309,7 +310,7 @@ def save(
     if new.is_done(identity(source, {"format": "tf1", **reading.known()})):
         return
     with new as path:
-        _write_release(path, source)
+        write_release(path, source)
         reading.write(path)
 
 

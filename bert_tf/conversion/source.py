@@ -192,7 +192,8 @@ def with_new_labels(source: Source, head: str, labels: Sequence[str]) -> Source:
         ", ".join(label for label in labels if label not in there),
     )
     places = [there.index(label) if label in there else None for label in labels]
-    weights = source.weights.with_outputs(head, places)
+    of_head = [row.original for row in names.HEADS[head].weights]
+    weights = source.weights.with_rows(of_head, places)
     return dataclasses.replace(source, weights=weights, labels=tuple(labels))
 
 

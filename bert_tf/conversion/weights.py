@@ -121,10 +121,12 @@ class Weights(Mapping[str, np.ndarray]):
                 tensors[name] = Tensor((num_tokens, *tensors[name].shape[1:]), read)
         return Weights(self.path, tensors)
 
-    def with_outputs(self, head: str, places: Sequence[int | None]) -> "Weights":
-        """Returns weights with these outputs of a head, in order; new ones are zero."""
+    def with_rows(
+        self, names: Iterable[str], places: Sequence[int | None]
+    ) -> "Weights":
+        """Returns weights with these rows of some tensors, in order; None: zeros."""
         tensors = dict(self.tensors)
-        for name in (row.original for row in HEADS[head].weights):
+        for name in tensors.keys() & names:
             read = functools.partial(_chosen, tensors[name], places)
             tensors[name] = Tensor((len(places), *tensors[name].shape[1:]), read)
         return Weights(self.path, tensors)

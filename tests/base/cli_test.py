@@ -31,6 +31,7 @@ SCRIPTS = (
     *("bert_tf.predict", "bert_tf.explain", "bert_tf.plan"),
     *("bert_tf.export_model", "bert_tf.inspect_checkpoint", "bert_tf.quickstart"),
     *("tfrecords.create_pretraining_data", "tfrecords.extend_vocabulary"),
+    "tfrecords.trim_vocabulary",
 )
 # How long each page takes in a process that has made those before it.
 PAGES = """

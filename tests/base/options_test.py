@@ -58,6 +58,8 @@ _WRONG = {
     " --vocab_file=WRONG",
     "tfrecords.extend_vocabulary": "--output_file=o --input_file=FILE"
     " --num_new_tokens=1 --init_checkpoint=WRONG",
+    "tfrecords.trim_vocabulary": "--output_dir=o --input_file=FILE"
+    " --init_checkpoint=WRONG",
     "tfrecords.learn_vocabulary": "--output_file=o --input_file=WRONG",
     "tfrecords.inspect_records": "WRONG",
 }
