@@ -30,7 +30,7 @@ from bert_tf import (
     run_squad,
     run_swag,
 )
-from bert_tf.addons.corpora import extension
+from bert_tf.addons.corpora import extension, trimming
 from bert_tf.addons.serving import export_model
 from bert_tf.addons.study import probe
 from bert_tf.base import cli
@@ -86,6 +86,11 @@ COMMANDS = {
         extension,
         "--init_checkpoint={BERT_BASE_DIR} --input_file=text.txt --num_workers=1"
         " --output_file={out}/folder/v.txt --num_new_tokens=20 --min_frequency=1",
+    ),
+    "trimmed vocabulary": Command(
+        trimming,
+        "--init_checkpoint={BERT_BASE_DIR} --input_file=text.txt --num_workers=1"
+        " --output_dir={out}/x",
     ),
     "records": Command(create_pretraining_data, _RECORDS),
     "shards": Command(

@@ -10,7 +10,7 @@ from absl import logging
 
 import bert_tf
 from bert_tf import run_pretraining
-from bert_tf.addons.corpora import extension
+from bert_tf.addons.corpora import extension, trimming
 from bert_tf.addons.serving import export_model, fill_mask
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
@@ -140,6 +140,17 @@ class SegmenterTest(FolderCase):
             model,
             segmenter="none",
         )
+        # So are those of a smaller vocabulary.
+        cli.run_script(
+            trimming,
+            init_checkpoint=model,
+            input_file=self.write("few.txt", f"{text}\n"),
+            output_dir=self.path("trimmed"),
+            num_workers=1,
+        )
+        trimmed = bert_tf.load_tokenizer(self.path("trimmed"))
+        self.assertEqual((trimmed.segmenter, trimmed.tokenize(text)), ("icu", tokens))
+        self.assertLess(len(trimmed.vocabulary), len(found.vocabulary))
 
     def extend(self, model, **more):
         cli.run_script(

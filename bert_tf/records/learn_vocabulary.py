@@ -11,7 +11,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option, with_default
 from bert_tf.base.shared_options import ModelOptions
 from bert_tf.records.manifest import written_files
-from bert_tf.text.documents import dropped_lines
+from bert_tf.text.documents import Chunk, dropped_lines
 from bert_tf.text.sources import TextOptions, text_chunks
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ def run(options: VocabularyOptions) -> None:
             and (options.fewer_tokens or content.count(b"\n") == options.vocab_size)
         ),
     )
-    counts = count_words(options, options.do_lower_case, options.segmenter)
+    chunks = text_chunks(options, written_files, passed_over=[options.output_file])
+    counts = count_words(options, chunks, options.do_lower_case, options.segmenter)
     vocabulary = learning.learn_from_counts(
         counts,
         vocab_size=options.vocab_size,
@@ -103,18 +104,16 @@ def run(options: VocabularyOptions) -> None:
 
 def count_words(
     options: VocabularyOptions,
+    chunks: Sequence[Chunk],
     do_lower_case: bool,
     segmenter: str,
-    passed_over: Sequence[str] = (),
 ) -> "WordCounts":
-    """Returns the text's words; logs their number and what was left out."""
+    """Returns a text's words; logs their number and what was left out."""
     from bert_tf.base.parallel import available_cores
     from bert_tf.text import learning
 
     counts, dropped = learning.count_words(
-        text_chunks(
-            options, written_files, passed_over=[options.output_file, *passed_over]
-        ),
+        chunks,
         do_lower_case=do_lower_case,
         segmenter=segmenter,
         max_words=options.max_words,

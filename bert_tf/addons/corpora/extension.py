@@ -29,7 +29,9 @@ from bert_tf.records.learn_vocabulary import (
     count_words,
     write,
 )
+from bert_tf.records.manifest import written_files
 from bert_tf.text.segmentation import NO_SEGMENTER
+from bert_tf.text.sources import text_chunks
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import (
     MAX_CHARACTERS_PER_WORD,
@@ -278,7 +280,9 @@ def run(options: ExtensionOptions) -> None:
     given = options.value_if_given("do_lower_case")
     do_lower_case = checked_casing(source, vocabulary, given, path)
     check_output_file(options, lambda content: is_extension(vocabulary, content))
-    counts = count_words(options, do_lower_case, segmenter, passed_over=[path])
+    others = [options.output_file, path]
+    chunks = text_chunks(options, written_files, passed_over=others)
+    counts = count_words(options, chunks, do_lower_case, segmenter)
     extension = extend_vocabulary(
         vocabulary,
         counts.words,

@@ -1,31 +1,28 @@
 """Keeps the tokens of a checkpoint that a text needs, and removes the others.
 
-WordPiece takes the longest token that begins a word, or the rest of one. Every token of
-the text is kept, and no longer one, kept or not, begins the same rest: so the words of
-the text are cut as before. Their characters are kept too, as far as the vocabulary has
-them, so that other words of these characters are cut into other pieces, and are not
-[UNK].
+WordPiece cuts a word by taking the longest token that begins it, then the longest one
+that begins the rest, and so on. All tokens taken in the text are kept, and removing
+others makes none of them second best, so the words of the text are cut as before. The
+characters of the text are kept too, as far as the vocabulary has them: other words of
+these characters are cut into other pieces, and are not [UNK].
 """
 
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import logging
-from tqdm import tqdm
 
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import DATA, REQUIRED, Path, option, with_default
-from bert_tf.base.parallel import available_cores, ordered_map
 from bert_tf.base.shared_options import ModelOptions
+from bert_tf.records.learn_vocabulary import VocabularyOptions, count_words
 from bert_tf.records.manifest import written_files
-from bert_tf.text.documents import Chunk, dropped_lines, read_chunk
-from bert_tf.text.learning import WordCounts
-from bert_tf.text.sources import TextOptions, file_chunks, text_chunks
+from bert_tf.text.sources import file_chunks, text_chunks
 from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
 from bert_tf.text.wordpiece import UNUSED, WordPieceTokenizer
 
@@ -36,86 +33,36 @@ if TYPE_CHECKING:
 _SPECIAL = re.compile(r"\[[^\[\]]+\]")
 
 
-class TextTokens(NamedTuple):
-    """The tokens of a text, counted."""
-
-    ids: Counter[int]
-    characters: set[str]
-    num_words: int
-    num_unknown: int  # how many words are [UNK]
-
-    @property
-    def tokens_per_word(self) -> float:
-        """The mean number of tokens per word; [UNK] is one."""
-        return self.ids.total() / self.num_words
-
-
 def count_tokens(
-    chunks: Sequence[Chunk], tokenizer: WordPieceTokenizer, num_workers: int = 1
-) -> TextTokens:
-    """Counts a text's tokens on several cores; logs what was left out.
-
-    Raises:
-        InputError: the text has no words.
-    """
-    ids: Counter[int] = Counter()
-    characters: set[str] = set()
-    dropped: Counter[str] = Counter()
-    num_words = 0
-    results = ordered_map(
-        _count_chunk,
-        chunks,
-        num_workers=max(1, min(num_workers, len(chunks))),
-        shared=(tokenizer,),
-    )
-    num_bytes = sum(chunk.num_bytes for chunk in chunks)
-    with tqdm(
-        total=num_bytes, desc="Counting tokens", unit="B", unit_scale=True, disable=None
-    ) as bar:
-        for chunk, (words, some, some_ids, left_out) in zip(
-            chunks, results, strict=True
-        ):
-            num_words += words
-            characters |= some
-            ids.update(some_ids)
-            dropped.update(left_out)
-            bar.update(chunk.num_bytes)
-    for line in dropped_lines(dropped):
-        logging.info("%s", line)
-    if not num_words:
-        raise InputError("The text must have words in it.")
-    return TextTokens(ids, characters, num_words, ids[tokenizer.vocabulary.unk_id])
-
-
-def _count_chunk(
-    tokenizer: WordPieceTokenizer, chunk: Chunk
-) -> tuple[int, set[str], Counter[int], Counter[str]]:
-    counts = WordCounts()
-    dropped: Counter[str] = Counter()
-    lines = (line.text for line in read_chunk(chunk, dropped))
-    counts.add_lines(lines, tokenizer.do_lower_case, tokenizer.segmenter)
-    ids: Counter[int] = Counter()
-    for word, count in counts.words.items():
+    words: Mapping[str, int], tokenizer: WordPieceTokenizer
+) -> Counter[int]:
+    """Returns how often each token occurs in a text of these words."""
+    counts: Counter[int] = Counter()
+    for word, count in words.items():
         for token_id in tokenizer.cut_word(word):
-            ids[token_id] += count
-    return counts.num_occurrences, set().union(*counts.words), ids, dropped
+            counts[token_id] += count
+    return counts
 
 
 def kept_ids(
-    vocabulary: Vocabulary, text: TextTokens, min_frequency: int = 1
+    vocabulary: Vocabulary,
+    counts: Mapping[int, int],
+    characters: Collection[str],
+    min_frequency: int = 1,
 ) -> list[int]:
     """Returns the ids of the tokens to keep, in order.
 
     Args:
         vocabulary: of the checkpoint.
-        text: the text's tokens by this vocabulary.
+        counts: how often each of its tokens occurs in the text.
+        characters: of the text.
         min_frequency: how often a token of several characters must occur.
     """
     kept = {0}  # padding, whatever its name
     for token, token_id in vocabulary.ids.items():
         is_special = _SPECIAL.fullmatch(token) and not UNUSED.fullmatch(token)
-        is_character = token.removeprefix(CONTINUATION) in text.characters
-        if is_special or is_character or text.ids[token_id] >= min_frequency:
+        is_character = token.removeprefix(CONTINUATION) in characters
+        if is_special or is_character or counts.get(token_id, 0) >= min_frequency:
             kept.add(token_id)
     return sorted(kept)
 
@@ -136,14 +83,17 @@ def trimmed(source: "Source", ids: Sequence[int]) -> "Source":
 
 
 class TrimOptions(
-    TextOptions,
+    VocabularyOptions,
     ModelOptions,
     decides="numbers",
-    hides=("split_sentences", "language", "segmenter"),
+    hides=(
+        *("segmenter", "output_file", "overwrite", "fewer_tokens"),
+        *("vocab_size", "num_unused", "character_coverage"),
+    ),
 ):
     """The checkpoint to trim, and the text whose tokens it keeps."""
 
-    split_sentences: bool | None = False
+    output_file: str = ""
     init_checkpoint: str = with_default(
         ModelOptions,
         "init_checkpoint",
@@ -193,29 +143,26 @@ def run(options: TrimOptions) -> None:
         do_lower_case=options.value_if_given("do_lower_case"),
     )
     tokenizer = load_tokenizer(model)
-    num_workers = options.num_workers or available_cores()
     others = [path for path in (source.tokenizer.path, vocab_file) if path]
-    chunks = text_chunks(options, written_files, passed_over=others)
-    before = count_tokens(chunks, tokenizer, num_workers)
-    smaller = trimmed(
-        model, kept_ids(tokenizer.vocabulary, before, options.min_frequency)
-    )
-    _log_sizes(model, smaller)
-    new_tokenizer = load_tokenizer(smaller)
-    # With all tokens of the text, its words are cut as before.
-    after = before
-    if options.min_frequency > 1:
-        after = count_tokens(chunks, new_tokenizer, num_workers)
-    _log_words("The text", before, after)
+    texts = {"The text": text_chunks(options, written_files, passed_over=others)}
     if held_out := options.eval_input_file:
-        chunks = file_chunks(
+        texts[held_out] = file_chunks(
             *(options, held_out, "eval_input_file", written_files), passed_over=others
         )
-        before, after = (
-            count_tokens(chunks, each, num_workers)
-            for each in (tokenizer, new_tokenizer)
-        )
-        _log_words(held_out, before, after)
+    found = {}
+    for name, chunks in texts.items():
+        reading = tokenizer.do_lower_case, tokenizer.segmenter
+        found[name] = count_words(options, chunks, *reading)
+        if not found[name].words:
+            raise InputError(f"{name} must have words in it.")
+    words, characters = found["The text"].words, found["The text"].characters()
+    counts = count_tokens(words, tokenizer)
+    vocabulary, least = tokenizer.vocabulary, options.min_frequency
+    smaller = trimmed(model, kept_ids(vocabulary, counts, characters, least))
+    _log_sizes(model, smaller)
+    new_tokenizer = load_tokenizer(smaller)
+    for name, text in found.items():
+        _log_words(name, text.words, new_tokenizer, tokenizer)
     if folder.is_done(export.identity(smaller, {"format": "tf1"})):
         logging.info("All is done already: %s.", options.output_dir)
         return
@@ -226,23 +173,30 @@ def run(options: TrimOptions) -> None:
 
 
 def _log_sizes(old: "Source", new: "Source") -> None:
-    sizes = [
-        sum(int(np.prod(shape)) for shape in model.weights.shapes.values())
-        for model in (new, old)
-    ]
-    numbers = [model.require_config().vocab_size for model in (new, old)]
-    logging.info("Tokens: %d, before: %d", *numbers)
+    tokens, sizes = [], []
+    for model in (new, old):
+        tokens.append(model.require_config().vocab_size)
+        sizes.append(sum(int(np.prod(s)) for s in model.weights.shapes.values()))
+    megabytes = [size * 4e-6 for size in sizes]
     logging.info(
-        "Parameters: %d, before: %d; as float32 %.1f MB, before: %.1f MB",
-        *(*sizes, *(size * 4e-6 for size in sizes)),
+        "Tokens: %d, before: %d. Parameters: %d, before: %d; as float32 %.1f MB,"
+        " before: %.1f MB",
+        *(*tokens, *sizes, *megabytes),
     )
 
 
-def _log_words(name: str, before: TextTokens, after: TextTokens) -> None:
-    share = 100 * after.num_unknown / after.num_words
+def _log_words(
+    name: str,
+    words: Mapping[str, int],
+    new: WordPieceTokenizer,
+    old: WordPieceTokenizer,
+) -> None:
+    num_words = sum(words.values())
+    after, before = (count_tokens(words, tokenizer) for tokenizer in (new, old))
+    unknown = after[new.vocabulary.unk_id], before[old.vocabulary.unk_id]
     logging.info(
-        "%s: %d of %d words become [UNK] (%.4f%%), before: %d. Tokens per word: %.4f,"
+        "%s: of %d words %d become [UNK] (%.4f%%), before: %d. Tokens per word: %.4f,"
         " before: %.4f",
-        *(name, after.num_unknown, after.num_words, share, before.num_unknown),
-        *(after.tokens_per_word, before.tokens_per_word),
+        *(name, num_words, unknown[0], 100 * unknown[0] / num_words, unknown[1]),
+        *(after.total() / num_words, before.total() / num_words),
     )
