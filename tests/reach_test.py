@@ -17,10 +17,10 @@ LIMITS = {
     "tfrecords.create_pretraining_data": (32, 8_830),
     "bert_tf.run_pretraining": (68, 21_580),
     "bert_tf.run_classifier": (74, 22_860),
-    "bert_tf.export_model": (73, 23_950),
+    "bert_tf.export_model": (73, 23_955),
 }
-MOST_LINES_OF_THE_CORE = 38_550
-MOST_LINES = 55_490
+MOST_LINES_OF_THE_CORE = 38_590
+MOST_LINES = 55_740
 
 
 class ReachTest(tf.test.TestCase):

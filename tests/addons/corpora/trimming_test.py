@@ -5,6 +5,7 @@ import random
 from unittest import mock
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tokenizers
 from absl import logging
@@ -261,6 +262,21 @@ class ModelsTest(TrimCase):
         third = self.run_script(output="third", init_checkpoint=self.path("theirs"))
         self.assertEqual(self.read("third/vocab.txt"), self.read("new/vocab.txt"))
         self.assertEqual(bert_tf.load(third).labels, ("good", "bad"))
+
+    @pytest.mark.slow
+    def test_a_saved_model(self):
+        self.checkpoint(BertClassifier, labels=["good", "bad"])
+        new = self.run_script()
+        bert_tf.export(new, self.path("served"), format="saved_model")
+        served = tf.saved_model.load(self.path("served"))
+        found = served.signatures["serving_default"](
+            text_a=tf.constant(self.lines[:50]), text_b=tf.constant([""] * 50)
+        )
+        wanted = [
+            [*one.probabilities.values()]
+            for one in bert_tf.load(self.path("old")).predict(self.lines[:50])
+        ]
+        self.assertAllClose(found["probabilities"], wanted, atol=1e-6)
 
     def test_other_tables_of_the_vocabulary(self):
         old = self.checkpoint(config={"tie_word_embeddings": False})
