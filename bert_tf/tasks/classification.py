@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError, refuse_not_finite
 from bert_tf.conversion import names
 from bert_tf.conversion.adapter_files import AdapterFiles
@@ -34,7 +35,12 @@ from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of, split
 from bert_tf.tasks.finetuning import folder_of_model, model_options, opened_adapter
 from bert_tf.tasks.long_texts import ATTENTION
 from bert_tf.tasks.metrics import LOSS, MAJORITY
-from bert_tf.tasks.reports import kept_order, write_probabilities, write_reports
+from bert_tf.tasks.reports import (
+    kept_order,
+    labelled,
+    write_probabilities,
+    write_reports,
+)
 from bert_tf.tasks.tables import (
     MULTI_LABEL,
     REGRESSION,
@@ -197,6 +203,8 @@ class ClassificationTask(LabelledTask):
             examples[TRAIN] = read = data_set.read(options.folder, TRAIN)
             self._num_left_out = read.num_left_out
         target = _target(options, data_set, trained, examples.get(TRAIN))
+        if options.calibrate and target.kind == REGRESSION:
+            raise InputError("`calibrate` is for classes, and these are numbers.")
         if trained is not None and options.init_head:
             _refuse_other_head(trained, target, may_add=options.do_train)
         # A row with another label cannot be used.
@@ -321,6 +329,12 @@ class ClassificationTask(LabelledTask):
             plots=self.options.plots,
             num_mistakes=self.options.num_mistakes,
         )
+        if self.options.calibrate and split == self.dev_splits[0]:
+            rows, labels = labelled(self.examples[split], target)
+            title = f"{data_set.name}, {split}: {len(rows)} examples"
+            addon("calibration").write(
+                self.options, target, logits[rows], labels, title
+            )
         if split in data_set.test_splits:
             name = f"test_results{split.removeprefix('test')}.tsv"
             write_probabilities(os.path.join(folder, name), target, logits)

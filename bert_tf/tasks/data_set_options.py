@@ -95,6 +95,15 @@ class ClassifierOptions(
         " whose features are named by --text_a_column, --text_b_column and"
         " --label_column.",
     )
+    calibrate: bool = option(
+        False,
+        "Also write --output_dir/calibrated, the same model with probabilities that"
+        " come true as often as they say: one temperature, found on the development"
+        " set (Guo et al. 2017).",
+        only_with="do_eval",
+        title=options.RESULTS,
+        decides="nothing",
+    )
     metrics: tuple[str, ...] | None = option(
         None,
         "Metrics on the development set, such as f1_macro,accuracy; the first one"
