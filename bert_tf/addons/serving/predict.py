@@ -92,6 +92,14 @@ class PredictOptions(Options, title=options.DATA, decides="reading"):
         below=1.0,
         decides="nothing",
     )
+    min_probability: float = option(
+        0.0,
+        "With one label per text, choices and questions: a less probable answer is left"
+        " out, and counted. Its probabilities stay.",
+        least=0.0,
+        most=1.0,
+        decides="nothing",
+    )
     delimiter: str | None = options.with_default(
         FineTuningOptions, "delimiter", None, decides="nothing"
     )
@@ -337,6 +345,16 @@ def _labelled(
             yield {"prediction": label, **named}
 
 
+def _probability(added: Mapping[str, Any]) -> float | None:
+    """Returns the probability of a row's one answer; None without it."""
+    of_labels = added.get("probabilities") or {
+        name: value for name, value in added.items() if name.startswith("p_")
+    }
+    if of_labels:
+        return max(of_labels.values())
+    return added.get("probability") or None
+
+
 class _Scores:
     """A classifier's scores on rows that have the run's column of labels."""
 
@@ -486,6 +504,11 @@ def run(options: PredictOptions) -> None:
             "All labels with a probability over %g are predicted (`threshold`).",
             options.threshold,
         )
+        if options.min_probability:
+            raise InputError(
+                f"`min_probability` is for one label: {options.checkpoint} predicts"
+                " several, by `threshold`."
+            )
     elif options.is_given("threshold"):
         raise InputError(
             f"`threshold` is for several labels: {options.checkpoint} has no such head."
@@ -507,7 +530,7 @@ def run(options: PredictOptions) -> None:
         trial.report(has_labels=False, warns=False)
     nothing = None if as_json else ""
     every = reader.checked(itertools.chain(head, found), left_out)
-    scores = _Scores(model, first)
+    scores, num_unsure, least = _Scores(model, first), 0, options.min_probability
     encoding = "utf-8" if as_json else _encoding_for(model.labels, dialect.encoding)
     with _opened(options.output_file, encoding) as file, model.one_warning():
         write = _writer(file, output_format, dialect)
@@ -519,6 +542,9 @@ def run(options: PredictOptions) -> None:
                     cells = dict.fromkeys(first.cells, nothing) | dict(row.cells)
                     row = row._replace(cells=cells)
                     added = dict.fromkeys(added, nothing)
+                elif least and (_probability(added) or 1.0) < least:
+                    added["prediction"] = nothing
+                    num_unsure += 1
                 else:
                     scores.add(row, added.get("prediction"))
                 _refuse_taken(row, added)
@@ -531,6 +557,11 @@ def run(options: PredictOptions) -> None:
     left_out.report(has_labels=False, nothing=reader.nothing)
     count = left_out.num_rows + len(left_out.blank) - left_out.number
     logging.info("Wrote the predictions of %d texts.", count)
+    if least:
+        logging.info(
+            "%d answers are left out, with a probability under %g (`min_probability`).",
+            *(num_unsure, least),
+        )
     scores.report()
 
 

@@ -379,6 +379,37 @@ class PredictTest(FolderCase, parameterized.TestCase):
             for row, one in zip(rows, found, strict=True):
                 likely = [n for n, p in one.probabilities.items() if p > threshold]
                 self.assertEqual(row["prediction"], ",".join(likely))
+        with self.assertRaisesRegex(InputError, "`min_probability` is for one label"):
+            self.predict(input_file=path, min_probability=0.5)
+
+    def test_unsure_answers_are_left_out_and_counted(self):
+        labels = {"labels": ("a", "b", "c"), "label_column": "label"}
+        folder = self.checkpoint(BertClassifier(toy.CONFIG, 3), **labels)
+        found = bert_tf.load(folder).predict([f"{w} w3" for w in WORDS])
+        sure = [max(one.probabilities.values()) for one in found]
+        least = float(np.median(sure)) + 1e-6
+        rows = "".join(f"{w} w3,a\n" for w in WORDS)
+        path = self.write("in.csv", f"text,label\n{rows}")
+        for name in ("o.csv", "o.jsonl"):
+            with self.assertLogs(level="INFO") as logs:
+                written = self.predict(
+                    input_file=path,
+                    output_file=self.path(name),
+                    min_probability=least,
+                    text_a_column="text",
+                )
+            count = sum(value < least for value in sure)
+            said = "\n".join(logs.output)
+            self.assertIn(f"{count} answers are left out", said)
+            self.assertIn(f"Scores on {len(WORDS) - count} rows", said)
+            if name == "o.csv":
+                predicted = [*csv.DictReader(io.StringIO(written))]
+            else:
+                predicted = [*map(json.loads, written.splitlines())]
+            for row, one, value in zip(predicted, found, sure, strict=True):
+                left_out = "" if name == "o.csv" else None
+                wanted = one.label if value >= least else left_out
+                self.assertEqual(row["prediction"], wanted)
 
     def test_one_warning_of_all_texts_that_were_cut(self):
         self.checkpoint(BertClassifier(toy.CONFIG, 2), labels=("no", "yes"))
