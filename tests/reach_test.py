@@ -19,8 +19,8 @@ LIMITS = {
     "bert_tf.run_classifier": (74, 22_860),
     "bert_tf.export_model": (73, 23_955),
 }
-MOST_LINES_OF_THE_CORE = 38_590
-MOST_LINES = 55_740
+MOST_LINES_OF_THE_CORE = 38_610
+MOST_LINES = 55_930
 
 
 class ReachTest(tf.test.TestCase):
