@@ -22,7 +22,8 @@ def kilobytes(field: str) -> int:
 def main() -> None:
     import tensorflow as tf
 
-    from bert_tf.addons.serving import export_model
+    import bert_tf.addons.serving.export_model  # noqa: F401
+    from bert_tf import export_model
     from bert_tf.conversion import (
         source,  # noqa: F401
     )
