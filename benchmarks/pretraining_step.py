@@ -39,6 +39,7 @@ CAPTUM = "captum"  # of explanations alone
 SENTENCE_TRANSFORMERS = "sentence-transformers"  # of embeddings alone
 CTRANSLATE2 = "CTranslate2"  # of serving alone, with transformers
 ONNX_READERS = "ONNX readers"  # of conversion alone
+PEFT = "PEFT"  # of conversion alone
 CEILING = "ceiling"
 CEILING_FLOPS = 2 * 2048**3  # as in peers/pretraining_steps.py
 PEERS = [KERAS_HUB, TF_MODELS, HUGGING_FACE, OURS_JAX, KERAS_HUB_JAX]
@@ -93,6 +94,7 @@ ENVIRONMENTS = {
         ["torch==2.14.1", "transformers==4.57.6", "sentence-transformers==5.7.0"],
         ["optimum-onnx==0.1.0", "onnxruntime==1.32.0", "fastembed==0.9.1", "numpy"],
     ),
+    PEFT: (["torch==2.14.1", "transformers==5.24.0", "peft==0.21.2", "numpy"],),
     CAPTUM: (["torch==2.13.0", "transformers==5.23.0", "captum==0.9.0", "numpy"],),
 }
 _JAX = (["--constraint", str(REPOSITORY / "constraints.txt"), f"{REPOSITORY}[jax]"],)

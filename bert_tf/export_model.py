@@ -12,6 +12,7 @@ KerasHub preset. Formats:
     saved_model  for TensorFlow Serving: takes raw text
     litert       for phones and other devices, by LiteRT's own operations; takes ids
     onnx         for ONNX Runtime, OpenVINO, Optimum: takes ids
+    peft         for peft.PeftModel: the matrices of a run with --lora_rank, its head
     sentence_transformers    the encoder, with the pooling of a run of run_embeddings
 """
 

@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (32, 8_830),
-    "bert_tf.run_pretraining": (68, 21_580),
-    "bert_tf.run_classifier": (74, 22_860),
-    "bert_tf.export_model": (73, 23_955),
+    "tfrecords.create_pretraining_data": (32, 8_835),
+    "bert_tf.run_pretraining": (68, 21_570),
+    "bert_tf.run_classifier": (74, 22_880),
+    "bert_tf.export_model": (73, 23_950),
 }
-MOST_LINES_OF_THE_CORE = 38_610
-MOST_LINES = 55_930
+MOST_LINES_OF_THE_CORE = 38_640
+MOST_LINES = 56_270
 
 
 class ReachTest(tf.test.TestCase):

@@ -44,6 +44,7 @@ ADDONS = {
     "kerashub": "bert_tf.conversion.kerashub",
     "distilbert": "bert_tf.addons.methods.distilbert",
     "longformer": "bert_tf.addons.methods.longformer",
+    "peft": "bert_tf.addons.methods.peft",
     "tf_model": "bert_tf.addons.methods.tf_model",
     "sentence_transformers": "bert_tf.addons.methods.sentence_transformers",
     "model_garden": "bert_tf.addons.methods.model_garden",

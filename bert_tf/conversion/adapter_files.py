@@ -126,7 +126,10 @@ def open_adapter(path: str) -> AdapterFiles:
     path = os.path.join(path, FOLDER_NAME) if is_adapter(path) else path
     file_path = os.path.join(path, DESCRIPTION_NAME)
     if not files.exists(file_path):
-        raise InputError(f"{path}: no adapter in this folder: no {DESCRIPTION_NAME}.")
+        raise InputError(
+            f"{path}: no adapter in this folder: no {DESCRIPTION_NAME}. A folder of"
+            " PEFT is a checkpoint of its own, without `init_adapter`."
+        )
     values = files.read_json(file_path)
     if not isinstance(values, dict) or values.get("format_version") != FORMAT_VERSION:
         raise InputError(f"{file_path}: not of format_version {FORMAT_VERSION}.")

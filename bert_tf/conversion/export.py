@@ -215,7 +215,7 @@ class NewFolder:
 def write_tf1(folder: str, model: Source) -> None:
     """Writes the original's files: bert_config.json, vocab.txt, bert_model.ckpt."""
     config = model.require_config()
-    _refuse_added(model)
+    refuse_added(model)
     as_electras = names.is_electra(config, names.heads_of(model.weights))
     beyond = config.beyond_the_original()
     if as_electras:  # its "gelu" is the exact function
@@ -321,7 +321,7 @@ def _as_float32(variable: keras.Variable) -> np.ndarray:
 def write_huggingface(folder: str, model: Source) -> None:
     """Writes a folder that transformers reads, head included."""
     refuse_segmenter(model)
-    _refuse_added(model)
+    refuse_added(model)
     values = hugging_face_config(model)
     huggingface.write(folder, model.weights, model.require_config(), values)
     write_hugging_face_tokenizer(folder, model)
@@ -363,7 +363,7 @@ def _write_reading(folder: str, model: Source) -> None:
 def write_kerashub(folder: str, model: Source) -> None:
     """Writes the encoder as a preset for KerasHub's BertBackbone."""
     refuse_segmenter(model)
-    _refuse_added(model)
+    refuse_added(model)
     heads = names.heads_of(model.weights)
     if heads:
         logging.info(
@@ -379,7 +379,7 @@ def write_kerashub(folder: str, model: Source) -> None:
     )
 
 
-def _refuse_added(model: Source) -> None:
+def refuse_added(model: Source) -> None:
     """Raises InputError for weights that no other program can use."""
     config = model.require_config()
     ours = ("right_to_left", "bilstm")

@@ -45,12 +45,12 @@ INDEX_NAME = "model.safetensors.index.json"
 TF_WEIGHTS_NAME = "tf_model.h5"
 MODULES_NAME = "modules.json"
 
-# The file of an adapter of PEFT, without its base.
-_ADAPTER_NAME = "adapter_config.json"
-OF_PEFT = (
-    "is of an adapter of PEFT, and not read. Load it with peft, and write the whole:"
-    " model.merge_and_unload().save_pretrained(NEW_FOLDER), and the tokenizer's files."
-)
+# The files of an adapter of PEFT, without its base.
+ADAPTER_NAME = "adapter_config.json"
+ADAPTER_WEIGHTS_NAME = "adapter_model.safetensors"
+
+# Files that stand for their folder.
+WEIGHTS_NAMES = (WEIGHTS_NAME, TF_WEIGHTS_NAME, ADAPTER_WEIGHTS_NAME)
 
 # PyTorch's pickled weights.
 _PICKLES = (".bin", ".pt", ".pth")
@@ -235,9 +235,10 @@ def refuse_pickles(path: str) -> None:
 def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     """Returns a BertConfig from config.json, and all of the file's settings."""
     path = os.path.join(folder, CONFIG_NAME)
-    if files.exists(adapter := os.path.join(folder, _ADAPTER_NAME)):
-        raise InputError(f"{adapter} {OF_PEFT}")
-    values = files.read_object(path, "Hugging Face config")
+    if is_of_peft(folder):
+        path, values = addon("peft").config_of(folder)
+    else:
+        values = files.read_object(path, "Hugging Face config")
     model_type = values.get("model_type", "bert")
     known_types = (*_DEFAULTS, *_OTHERS)
     if model_type not in known_types:
@@ -298,7 +299,7 @@ def problem_type_in(values: Mapping[str, Any]) -> str | None:
     if names.CLASSIFIER not in _heads_of(architecture):
         return None
     problem_type = values.get("problem_type")
-    if problem_type != MULTI_LABEL and _num_labels(values) == 1:
+    if problem_type != MULTI_LABEL and num_labels_in(values) == 1:
         return REGRESSION
     return problem_type
 
@@ -306,7 +307,7 @@ def problem_type_in(values: Mapping[str, Any]) -> str | None:
 def labels_in(values: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Returns a config's labels in the order of the outputs, as text."""
     labels = values.get("id2label")
-    if problem_type_in(values) == REGRESSION and _num_labels(values) == 1:
+    if problem_type_in(values) == REGRESSION and num_labels_in(values) == 1:
         return ()
     if not isinstance(labels, dict):
         return None
@@ -320,7 +321,8 @@ def labels_in(values: Mapping[str, Any]) -> tuple[str, ...] | None:
     return tuple(map(str, found)) if has_names else None
 
 
-def _num_labels(values: Mapping[str, Any]) -> Any:
+def num_labels_in(values: Mapping[str, Any]) -> Any:
+    """Returns a config's number of labels, or None if it gives none."""
     labels = values.get("id2label")
     return len(labels) if isinstance(labels, dict) else values.get("num_labels")
 
@@ -431,10 +433,15 @@ def model_folder(folder: str) -> str:
 
 def is_folder_of_hugging_face(folder: str) -> bool:
     """Returns whether transformers or sentence-transformers wrote a folder's files."""
-    known = (MODULES_NAME, WEIGHTS_NAME, INDEX_NAME, TF_WEIGHTS_NAME, _ADAPTER_NAME)
+    known = (MODULES_NAME, WEIGHTS_NAME, INDEX_NAME, TF_WEIGHTS_NAME, ADAPTER_NAME)
     return any(files.exists(os.path.join(folder, name)) for name in known) or bool(
         _pickles_in(folder)
     )
+
+
+def is_of_peft(folder: str) -> bool:
+    """Returns whether a folder has an adapter, for a base in another folder."""
+    return files.exists(os.path.join(folder, ADAPTER_NAME))
 
 
 def _is_named_classifier(head: str) -> bool:
@@ -454,7 +461,7 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         for row in head.weights
     )
     model_type = values.get("model_type", "bert")
-    path, stored = _stored(folder)
+    path, stored = stored_tensors(folder)
     if name := next((name for name in stored if "/" in name), ""):
         raise InputError(
             f"{path}: {name} is a name of TensorFlow, which is read from"
@@ -498,7 +505,7 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         if is_same(found[matrix], words):
             del found[matrix]
     there = ((found[key], row) for key, row in rows.items() if key in found)
-    ours = {row.original: _transposed(x, row) for x, row in there}
+    ours = {row.original: transposed(x, row) for x, row in there}
     if not files.exists(os.path.join(folder, "export.json")):  # not of this package
         _check_pooler(path, config, ours)
         if config.left_to_right:
@@ -520,7 +527,7 @@ def _check_pooler(path: str, config: BertConfig, weights: Iterable[str]) -> None
         )
 
 
-def _transposed(tensor: Tensor, row: names.Name) -> Tensor:
+def transposed(tensor: Tensor, row: names.Name) -> Tensor:
     """Converts a tensor to the other layout: see `names`."""
     return turned(tensor) if row.original.endswith("/kernel") else tensor
 
@@ -530,8 +537,10 @@ def turned(tensor: Tensor) -> Tensor:
     return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
 
 
-def _stored(folder: str) -> tuple[str, dict[str, Tensor]]:
+def stored_tensors(folder: str) -> tuple[str, dict[str, Tensor]]:
     """Returns a folder's file, and all tensors as safetensors names and lays them."""
+    if is_of_peft(folder):
+        return addon("peft").stored_tensors(folder)
     single = os.path.join(folder, WEIGHTS_NAME)
     index = os.path.join(folder, INDEX_NAME)
     if files.exists(single):
@@ -558,10 +567,10 @@ def _stored(folder: str) -> tuple[str, dict[str, Tensor]]:
     return index, stored
 
 
-def write(
-    folder: str, weights: Weights, config: BertConfig, values: Mapping[str, Any]
-) -> None:
-    """Writes config.json and model.safetensors."""
+def rows_in_class(
+    weights: Weights, config: BertConfig, values: Mapping[str, Any]
+) -> dict[str, names.Name]:
+    """Returns the rows of all tensors of a config's class, by its names for them."""
     (name,) = values["architectures"]
     heads = _heads_of(name)
     _check_pooler(weights.path, config, weights)
@@ -590,9 +599,16 @@ def write(
             name,
             listed(sorted(left_out)),
         )
+    return rows
+
+
+def write(
+    folder: str, weights: Weights, config: BertConfig, values: Mapping[str, Any]
+) -> None:
+    """Writes config.json and model.safetensors."""
     tensors = {
-        key: _transposed(weights.tensors[row.original], row)
-        for key, row in rows.items()
+        key: transposed(weights.tensors[row.original], row)
+        for key, row in rows_in_class(weights, config, values).items()
     }
     if config.attention_window:
         values, tensors = addon("longformer").from_bert(values, tensors, config)

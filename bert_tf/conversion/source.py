@@ -10,6 +10,8 @@
     Model Garden's, its folder or prefix          bert_model.ckpt.*, bert_config.json
     Hugging Face's or sentence-transformers'      model.safetensors or tf_model.h5,
                                                   config.json
+    PEFT's LoRA on one of these                   adapter_config.json, which names it,
+                                                  adapter_model.safetensors
     a KerasHub preset, its folder or its handle   model.weights.h5, config.json
     an ONNX export                                model.onnx, config.json, export.json
 
@@ -68,7 +70,6 @@ _EXPORTED = "is an exported model, and not read. Give the checkpoint it was made
 # Files of other programs, or of export_model, that are not read.
 _OTHERS = {
     "flax_model.msgpack": _OF_FLAX,
-    "adapter_model.safetensors": huggingface.OF_PEFT,
     **dict.fromkeys(("saved_model.pb", "model.tflite", ONNX_NAME), _EXPORTED),
 }
 
@@ -232,7 +233,7 @@ def find_format(path: str) -> Format:
         if path.endswith((".safetensors", ".h5")):
             # A file stands for its folder, which has the config and vocabulary.
             of_hub = _kerashub().WEIGHTS_NAME
-            known = (huggingface.WEIGHTS_NAME, huggingface.TF_WEIGHTS_NAME, of_hub)
+            known = (*huggingface.WEIGHTS_NAMES, of_hub)
             if name not in known or not files.exists(path):
                 raise InputError(
                     f"{path}: give the folder of a checkpoint, or its"
@@ -302,7 +303,7 @@ def open_source(path: str) -> Source:
             weights = addon("onnx").read_weights(os.path.join(folder, ONNX_NAME))
         else:
             weights = huggingface.read_weights(folder, config, values)
-        tokenizer = read_tokenizer(folder)
+        tokenizer = _tokenizer_of(folder)
         problem_type = huggingface.problem_type_in(values)
         if any(names.HEADS[head].has_labels for head in names.heads_of(weights)):
             labels = huggingface.labels_in(values)
@@ -337,7 +338,15 @@ def open_tokenizer(path: str) -> TokenizerFiles:
     path = files.expanded(path)
     if _kerashub().is_handle(path) or _kerashub().is_preset_folder(folder_of(path)):
         return _kerashub().read_tokenizer(_kerashub().preset_folder(_preset_of(path)))
-    return read_tokenizer(huggingface.model_folder(folder_of(path)))
+    return _tokenizer_of(huggingface.model_folder(folder_of(path)))
+
+
+def _tokenizer_of(folder: str) -> TokenizerFiles:
+    """Reads a model's tokenizer; of an adapter without one, its base's."""
+    tokenizer = read_tokenizer(folder)
+    if tokenizer.vocabulary is None and huggingface.is_of_peft(folder):
+        return read_tokenizer(addon("peft").base_of(folder))
+    return tokenizer
 
 
 def open_reading(path: str) -> Reading:

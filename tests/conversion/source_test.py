@@ -74,22 +74,14 @@ class SourceTest(FolderCase):
         self.write("keras/model.h5", b"")
         self.write("all/model.keras", b"")
         self.write("weights/last.weights.h5", b"")
-        # Adapters of PEFT, in all its forms; the last one is in sentence-transformers'.
+        # An adapter of PEFT, in sentence-transformers' folder.
         self.write("st/modules.json", [{"path": "0_Transformer"}])
-        for name in ("lora/safetensors", "pickled/bin", "st/0_Transformer/safetensors"):
-            name, ending = os.path.split(name)
-            self.write(f"{name}/adapter_config.json", {"peft_type": "LORA"})
-            self.write(f"{name}/adapter_model.{ending}", b"")
+        self.write("st/0_Transformer/adapter_config.json", {"peft_type": "IA3"})
         for path, message in (
             (self.path("flax"), "model.msgpack is .*from_flax=True.*model.safetensors"),
-            *(
-                (
-                    self.path(name),
-                    "adapter.* of PEFT.*merge_and_unload.*save_pretrained",
-                )
-                for name in (
-                    *("lora", "pickled", "st", "lora/adapter_model.safetensors"),
-                )
+            (
+                self.path("st"),
+                "adapter_config.json: of PEFT's.*merge_and_unload",
             ),
             (self.path("pb"), "saved_model.pb is an exported model.*was made"),
             (self.path("keras"), "keras/model.h5 is a file of Keras.*bert_tf.save"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMATS = (
     *("tf1", "huggingface", "kerashub", "saved_model", "litert", "onnx"),
-    "sentence_transformers",
+    *("sentence_transformers", "peft"),
 )
 
 # The flag's word -> the head's name.
@@ -150,8 +150,8 @@ def export(checkpoint: str, output_dir: str, *, format: str, **options: Any) -> 
     Args:
         checkpoint: as for `open_source`, or a folder that `save` wrote.
         output_dir: a new or empty folder.
-        format: tf1, huggingface, kerashub, saved_model, litert, onnx or
-            sentence_transformers.
+        format: tf1, huggingface, kerashub, saved_model, litert, onnx,
+            sentence_transformers or peft.
         **options: export_model's other flags, such as `heads=("classifier",)`.
 
     Raises:
@@ -221,8 +221,8 @@ def run(options: ExportOptions) -> None:
             _write_saved_model(path, model, reading)
         elif options.format == "onnx":
             _write_onnx(path, model, options.quantize, calibration)
-        elif options.format == "sentence_transformers":
-            addon("sentence_transformers").write(path, model)
+        elif options.format in ("sentence_transformers", "peft"):
+            addon(options.format).write(path, model)
         else:
             from bert_tf.addons.serving.saved_model import head_to_serve, write_litert
 
