@@ -32,7 +32,7 @@ PACKAGE = ROOT / "bert_tf"
 _ONE_FILE = "docs/one_file_bert.py"
 # The tabs, and their guides; one that is in none is in the last.
 _WAY = {
-    "Start": ("README.md", _ONE_FILE, "colab/README.md"),
+    "Start": ("README.md", "docs/annotated_bert.md", _ONE_FILE, "colab/README.md"),
     "Fine-tune": (
         "docs/finetuning.md",
         "docs/long_texts.md",
@@ -49,6 +49,7 @@ _WAY = {
     "Scale": ("docs/scaling.md",),
     "More": (
         "docs/results.md",
+        "docs/speedrun.md",
         "docs/how_it_works.md",
         "docs/moving_here.md",
         "docs/troubleshooting.md",

@@ -11,6 +11,7 @@ from tests.readme.commands import script_of_module
 pytestmark = pytest.mark.checkout
 
 NAMES = ["features_and_attention", "finetune_glue", "pretrain_on_tpu", "squad"]
+ANNOTATED = "annotated_bert"  # a page's: tests/docs/annotated_test.py
 # A code host shows a file of this size, and its outputs.
 MOST_BYTES = 1 << 20
 # Of the machine that made the outputs, and what a reader need not see.
@@ -26,7 +27,7 @@ ROOTS = {"content", "dev"}
 
 class StoredNotebooksTest(tf.test.TestCase):
     def test_all_are_there(self):
-        self.assertEqual(notebook_files.names(), NAMES)
+        self.assertEqual(notebook_files.names(), [ANNOTATED, *NAMES])
 
     def test_they_are_notebooks_of_format_4(self):
         for name in NAMES:

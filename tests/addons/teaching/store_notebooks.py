@@ -6,6 +6,7 @@
 import configparser
 import json
 import re
+import runpy
 import sys
 import tempfile
 
@@ -13,6 +14,7 @@ from tests.addons.teaching import notebook_files
 from tests.addons.teaching.executed_notebooks_test import run_notebook
 
 ROOT = notebook_files.FOLDER.parent
+ANNOTATED = "annotated_bert"
 COLAB = "https://colab.research.google.com/"
 
 _LINK = re.compile(
@@ -68,6 +70,10 @@ def outputs_of(cell, folder):
 def store(name, *, runs):
     notebook = notebook_files.content(name)
     url = address()
+    if name == ANNOTATED:
+        annotated = runpy.run_path(str(ROOT / "docs" / "annotated.py"))
+        text = annotated["PAGE"].read_text("utf-8")
+        notebook = annotated["as_notebook"](text, notebook)
     for cell in notebook["cells"]:
         cell["source"] = _lines(with_address("".join(cell["source"]), url))
     if runs:
