@@ -781,3 +781,31 @@ class StackingTest(RunPretrainingTestCase):
             [[None, False, 3, 0], [one, True, 20, 1]],
         )
         self.assertLen({stage.random_seed for stage in [options, *stages]}, 3)
+
+
+# Loss of each of the first 50 steps, by optimizer.
+FIRST_LOSSES = pathlib.Path(__file__).with_name("first_losses.json")
+
+
+class FirstLossesTest(RunPretrainingTestCase):
+    def losses(self, optimizer):
+        self.run_script(
+            "--do_train",
+            recipe="budget",
+            optimizer=optimizer,
+            learning_rate=4e-3,
+            num_train_steps=50,
+            num_warmup_steps=3,
+            log_steps=1,
+            input_file=self.make_records("dynamic", masking="dynamic", pairs="none"),
+            output_dir=self.path(optimizer),
+        )
+        entries = self.read_json_lines(optimizer, "metrics.jsonl")
+        return [one["loss"] for one in entries if "learning_rate" in one]
+
+    @pytest.mark.slow
+    def test_they_are_anybodys(self):
+        # Another processor adds in another order.
+        for optimizer, wanted in json.loads(FIRST_LOSSES.read_text()).items():
+            self.assertLen(wanted, 50)
+            self.assertAllClose(self.losses(optimizer), wanted, rtol=1e-4, atol=0.0)
