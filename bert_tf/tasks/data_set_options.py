@@ -217,7 +217,7 @@ class ClassifierOptions(
 
 
 OF_TABLES = {"delimiter", *ClassifierOptions.__annotations__} - {
-    *("data_dir", "task_name", "tfds_name", "metrics", "xnli_language")
+    *("data_dir", "task_name", "tfds_name", "metrics", "xnli_language", "calibrate")
 }
 
 

@@ -262,7 +262,7 @@ SAME_SELECTION = {
     *("train_file", "dev_file", "test_file", "predict_file", "evidence_dir"),
     *("feature_dir", "num_workers", "verbose_logging", "find_null_threshold"),
     *("do_train", "do_eval", "do_predict", "eval_batch_size"),
-    *("predict_batch_size", "plots", "num_mistakes", "fill_missing_tasks"),
+    *("predict_batch_size", "plots", "num_mistakes", "fill_missing_tasks", "calibrate"),
     *("learning_rate", "learning_rates", "train_batch_size", "train_batch_sizes"),
     *("num_train_epochs", "num_restarts", "random_seed", "best_metric", "recipe"),
     *("stop_early", "stop_early_at", "stop_early_keep", "keep_all_runs"),

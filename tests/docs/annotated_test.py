@@ -78,7 +78,7 @@ class AnnotatedTest(tf.test.TestCase):
         first = annotated.as_notebook(TEXT)
         code = [cell for cell in first["cells"] if cell["cell_type"] == "code"]
         self.assertGreater(len(code), 20)
-        self.assertNotIn('title="', "".join("".join(c["source"]) for c in code))
+        self.assertNotIn("hidden = 768", "".join("".join(c["source"]) for c in code))
         for cell in code[3:5]:
             cell |= {"execution_count": 4, "outputs": [{"text": ["kept"]}]}
         changed = "".join(code[3]["source"])

@@ -70,7 +70,7 @@ class MadeUpHeadTest(ScriptCase):
         sure, unsure, _ = bert_tf.load(self.path("run")).predict(TEXTS)
         self.assertAllClose([sure.mean, unsure.mean], [1.0, -1.0], atol=0.25)
         self.assertLess(sure.deviation, 0.2)
-        self.assertBetween(unsure.deviation, 0.35, 0.75)
+        self.assertBetween(unsure.deviation, 0.3, 0.75)
         # The mean error of a normal distribution is its deviation times sqrt(2 / pi).
         self.assertBetween(scores["error"], 0.15, 0.35)
 
