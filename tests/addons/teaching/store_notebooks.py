@@ -15,6 +15,8 @@ from tests.addons.teaching.executed_notebooks_test import run_notebook
 
 ROOT = notebook_files.FOLDER.parent
 ANNOTATED = "annotated_bert"
+# Its pictures are pyplot's, as Jupyter shows them.
+_INLINE = "module://matplotlib_inline.backend_inline"
 COLAB = "https://colab.research.google.com/"
 
 _LINK = re.compile(
@@ -79,7 +81,10 @@ def store(name, *, runs):
     if runs:
         with tempfile.TemporaryDirectory() as folder:
             code, report = run_notebook(
-                notebook_files.path_of(name), folder, BERT_TF_SMALL="1"
+                notebook_files.path_of(name),
+                folder,
+                BERT_TF_SMALL="1",
+                **({"MPLBACKEND": _INLINE} if name == ANNOTATED else {}),
             )
             if code:
                 sys.exit(f"{name}: {report[-1]['error']}\n{report[-1]['output']}")
