@@ -9,10 +9,10 @@ movie_reviews state_union`), every 20th document held out; parts/race_text.py ha
 digests of both files. The vocabulary is learned from it, 8,000 tokens in lower case.
 The model is BERT-tiny's: 2 layers of 128, 512 positions.
 
-First the pace of each row is measured: the seconds of N and of 2 N steps by the
-script's own clock, which counts training alone, in turns, the least of --rounds; their
-difference is the seconds of N steps. A row then makes the steps that --minutes have
-room for, so that a run is the same whatever else the machine does, and ends with a
+First the pace of each row is measured, in turns: the seconds of N and of 2 N steps by
+the script's own clock, which counts training alone; their difference is the seconds of
+N steps, and the least of the rounds counts. A row then makes the steps that --minutes
+have room for, so that a run is the same whatever else the machine does, and ends with a
 folder that transformers opens as BertForMaskedLM (KerasHub's with a preset: its masked
 LM's head has another GELU than its layers, which transformers has no word for). One
 judge reads it for all rows: run_pretraining --do_eval on all of the held-out records.
@@ -153,7 +153,7 @@ def run(race: Race, name: str, seed: int, pace: float) -> None:
             return
     steps = round(60.0 * _MINUTES.value / pace)
     output = race.folder / f"{name} {_MINUTES.value:g} {seed}".replace(" ", "_")
-    seconds, model = race.train(ROWS[name], steps, seed, output)
+    _, model = race.train(ROWS[name], steps, seed, output)
     commit = subprocess.run(
         ["git", "rev-parse", "--short=10", "HEAD"],
         cwd=REPOSITORY,
@@ -161,7 +161,7 @@ def run(race: Race, name: str, seed: int, pace: float) -> None:
         text=True,
         check=False,
     ).stdout.strip()
-    result = {"steps": steps, "pace": round(pace, 5), "seconds": round(seconds, 1)}
+    result = {"steps": steps, "pace": round(pace, 5)}
     result |= judged(race, model) | {"commit": commit, "machine": machine()}
     with open(_RESULTS.value, "a") as file:
         file.write(json.dumps(about | result) + "\n")
