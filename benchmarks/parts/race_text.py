@@ -40,6 +40,8 @@ def write_text(folder: pathlib.Path, corpora: pathlib.Path) -> None:
 
 def _documents(corpora: pathlib.Path) -> Iterator[str]:
     for package in PACKAGES:
+        if not (corpora / package).is_dir():
+            raise SystemExit(f"{corpora / package}: no such folder: give --corpora.")
         paths = sorted(
             path
             for path in (corpora / package).rglob("*")
