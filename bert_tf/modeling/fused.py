@@ -452,36 +452,39 @@ def _scale_gradients(x: Any, mean: Any, inverse: Any, upstream: Any) -> tuple[An
     return ops.sum(g * ((_float32(x) - mean) * inverse), axis=0), ops.sum(g, axis=0)
 
 
-def dropped_softmax(scores: Any, bias: Any, seed: Any, rate: float) -> Any:
-    """Returns the dropout of softmax(scores + bias) over the last dimension.
+def attended(scores: Any, bias: Any, values: Any, seed: Any, rate: float) -> Any:
+    """Returns dropout(softmax(scores + bias)) V over the last dimension, [..., S, D].
 
-    With p the softmax, d = dropout(p) and the gradient g of d, the scores' is
+    With p the softmax, d = dropout(p), u the gradient of the result and g = u V^T that
+    of d, the gradients are
 
-        d g - p sum(d g)
+        scores: d g - p sum(d g) over a row,   V: d^T u
 
-    over a row: d contains the mask, so it is computed once. Scores are [B, A, S, S], or
-    [B, ..., S, K]; the bias, [B, 1, 1 or S, S], comes from masks and gets no gradient.
+    Only p is kept: its dropout is computed again. Scores are [B, A, S, S], or [B, ...,
+    S, K]; the bias, [B, 1, 1 or S, S], comes from masks and gets no gradient.
     """
 
     @ops.custom_gradient
-    def weights(scores: Any) -> Any:
+    def weighted(scores: Any, values: Any) -> Any:
         p = softmax(scores, bias)
-        d = dropped(p, seed, rate)
 
         def gradient(upstream: Any) -> Any:
-            rows = _softmax_gradient(_rows(p), _rows(d), _rows(upstream))
-            return _as_before(p, rows)
+            g = ops.einsum("...qd,...kd->...qk", upstream, values)
+            of_scores, d = _attention_gradient(_rows(p), _rows(g), seed, rate)
+            of_values = ops.einsum("...qk,...qd->...kd", _as_before(p, d), upstream)
+            return _as_before(p, of_scores), of_values
 
-        return d, gradient
+        return ops.matmul(dropped(p, seed, rate), values), gradient
 
-    return weights(scores)
+    return weighted(scores, values)
 
 
 @compiled
-def _softmax_gradient(p: Any, d: Any, upstream: Any) -> Any:
-    product = _float32(d) * _float32(upstream)
+def _attention_gradient(p: Any, g: Any, seed: Any, rate: float) -> tuple[Any, Any]:
+    d = dropout(p, seed, rate)
+    product = _float32(d) * _float32(g)
     total = ops.sum(product, axis=-1, keepdims=True)
-    return _cast_as(p, product - _float32(p) * total)
+    return _cast_as(p, product - _float32(p) * total), d
 
 
 def softmax(scores: Any, bias: Any) -> Any:
@@ -489,7 +492,8 @@ def softmax(scores: Any, bias: Any) -> Any:
 
     Not compiled: TensorFlow's own kernel is faster than XLA's.
     """
-    return _cast_as(scores, ops.softmax(_float32(scores) + _float32(bias), axis=-1))
+    p = ops.softmax(_float32(scores) + _float32(bias), axis=-1)
+    return _cast_as(scores, ops.copy(p))  # Keras keeps the scores beside its result
 
 
 def split_heads(x: Any, bias: Any, num_heads: int) -> tuple[Any, Any, Any]:

@@ -498,16 +498,13 @@ class SelfAttention(keras.layers.Layer):
         queries, keys, values = self.projections(x)
         if keras_backend.is_jax():
             scores = ops.einsum("bqad,bkad->baqk", queries, keys)
+            values = ops.swapaxes(values, 1, 2)
         else:
             scores = ops.matmul(queries, ops.transpose(keys, (0, 1, 3, 2)))
-        scores, attention_bias = observe("scores", (scores, attention_bias))
-        weights = fused.dropped_softmax(scores, attention_bias, seed, self.dropout.rate)
-        # These cost nothing in a graph that does not use them.
-        probabilities = fused.softmax(scores, attention_bias)
-        if keras_backend.is_jax():
-            return ops.einsum("baqk,bkad->bqad", weights, values), probabilities
-        context = ops.transpose(ops.matmul(weights, values), (0, 2, 1, 3))
-        return context, probabilities
+        scores, bias = observe("scores", (scores, attention_bias))
+        context = fused.attended(scores, bias, values, seed, self.dropout.rate)
+        # The probabilities cost nothing in a graph that does not use them.
+        return ops.swapaxes(context, 1, 2), fused.softmax(scores, bias)
 
     def projections(self, x: Any) -> Iterable[Any]:
         """Returns scaled queries, keys and values, by pieces.

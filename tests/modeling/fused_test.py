@@ -404,22 +404,22 @@ class KernelsTest(tf.test.TestCase):
             upstream,
         )
 
-    def test_dropped_softmax(self):
-        scores, bias = normal(2, 2, 3, 3), np.zeros((2, 1, 1, 3), np.float32)
+    def test_attended(self):
+        scores, bias = normal(2, 2, 3, 4), np.zeros((2, 1, 1, 4), np.float32)
         bias[0, :, :, 2] = -10000.0
-        upstream = normal(2, 2, 3, 3, seed=1)
+        values, upstream = normal(2, 2, 4, 5, seed=2), normal(2, 2, 3, 5, seed=1)
         for seed in (None, tf.constant([1, 2], tf.int64)):
-            kept = fused.dropped(tf.ones((2, 2, 3, 3)), seed, 0.5).numpy()
+            kept = fused.dropped(tf.ones((2, 2, 3, 4)), seed, 0.5).numpy()
 
-            def by_hand(scores, kept=kept):
-                return kept * numpy_softmax(scores + bias)
+            def by_hand(scores, values, kept=kept):
+                return (kept * numpy_softmax(scores + bias)) @ values
 
             self.check(
-                lambda scores, seed=seed: fused.dropped_softmax(
-                    scores, bias, seed, 0.5
+                lambda scores, values, seed=seed: fused.attended(
+                    scores, bias, values, seed, 0.5
                 ),
                 by_hand,
-                [scores],
+                [scores, values],
                 upstream,
             )
 

@@ -127,8 +127,11 @@ class LocalSelfAttention(SelfAttention):
                 for blocks, each in ((keys, key), (values, value))
             )
         scores = ops.matmul(queries, ops.swapaxes(keys, 3, 4))
-        weights = fused.dropped_softmax(scores, mask, seed, self.dropout.rate)
-        context = ops.matmul(weights, values)
+        weights = fused.softmax(scores, mask)
+        if training:  # the weights cost nothing in a graph that does not use them
+            context = fused.attended(scores, mask, values, seed, self.dropout.rate)
+        else:
+            context = ops.matmul(weights, values)
         batch, heads, *_, size = ops.shape(context)
         context = ops.reshape(context, (batch, heads, -1, size))
         length = ops.shape(x)[1]
@@ -140,7 +143,8 @@ class LocalSelfAttention(SelfAttention):
             context = ops.concatenate([rows, others], axis=2)
         else:
             context = _part(context, 2, 0, length)
-        return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(x)), weights
+        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(x))
+        return context, weights
 
     def probabilities(self, x: Any, attention_bias: LocalMask) -> Any:
         """Returns the local weights without dropout: see `call`."""
@@ -166,8 +170,7 @@ class LocalSelfAttention(SelfAttention):
         )
         keys, values = (self._by_head(layer(x)) for layer in (key, value))
         scores = ops.matmul(queries, ops.swapaxes(keys, 2, 3))
-        weights = fused.dropped_softmax(scores, mask, seed, self.dropout.rate)
-        return ops.matmul(weights, values)
+        return fused.attended(scores, mask, values, seed, self.dropout.rate)
 
 
 def _blocks(x: Any, window: int) -> Any:
