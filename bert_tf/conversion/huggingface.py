@@ -469,7 +469,7 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
             " save_pretrained(NEW_FOLDER, safe_serialization=False)."
         )
     if model_type in _OTHERS:
-        stored = addon(model_type).by_berts_names(stored, config)
+        stored = addon(model_type).by_berts_names(stored, config, values)
         model_type = "bert"
     encoder = (*names.encoder_names(config, names.has_global(stored)), *names.POOLER)
     kind = class_name if class_name in _RENAMED else model_type

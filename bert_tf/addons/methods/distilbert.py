@@ -60,7 +60,7 @@ def as_bert(values: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def by_berts_names(
-    stored: Mapping[str, Tensor], config: BertConfig
+    stored: Mapping[str, Tensor], config: BertConfig, _: Any
 ) -> dict[str, Tensor]:
     """Returns DistilBERT's tensors by BERT's names, with zero segment embeddings."""
 

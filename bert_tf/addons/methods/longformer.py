@@ -75,9 +75,9 @@ def as_bert(values: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def by_berts_names(
-    stored: Mapping[str, Tensor], config: BertConfig
+    stored: Mapping[str, Tensor], _: BertConfig, values: Mapping[str, Any]
 ) -> dict[str, Tensor]:
-    """Returns Longformer's tensors by BERT's names."""
+    """Returns Longformer's tensors by BERT's names, without the padding's positions."""
     names: tuple[tuple[str, str], ...] = _NAMES
     if any(name.startswith("classifier.out_proj.") for name in stored):
         names += _OF_CLASSIFIER
@@ -87,7 +87,7 @@ def by_berts_names(
             if name.startswith(theirs):
                 name = ours + name.removeprefix(theirs)
         if name.endswith(_POSITIONS):
-            tensor = _without_rows(tensor, config.max_position_embeddings)
+            tensor = _without_rows(tensor, values.get("pad_token_id", 1) + 1)
         found[name] = tensor
     return found
 
@@ -134,8 +134,8 @@ def from_bert(
 
 
 def _without_rows(table: Tensor, num_rows: int) -> Tensor:
-    num_rows = min(num_rows, table.shape[0])
-    return Tensor((num_rows, *table.shape[1:]), lambda: table.read()[-num_rows:])
+    shape = (table.shape[0] - num_rows, *table.shape[1:])
+    return Tensor(shape, lambda: table.read()[num_rows:])
 
 
 def _with_row(table: Tensor) -> Tensor:

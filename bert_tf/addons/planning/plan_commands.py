@@ -21,7 +21,7 @@ from bert_tf.text.sources import TextOptions
 if TYPE_CHECKING:
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
-_LENGTH = 128  # at most the checkpoint's positions
+_LENGTH = 128  # at most the checkpoint's positions; all of them with a window
 _PREDICTED = 0.15  # share of its tokens; training has slots for the recipe's share
 # The least number of tokens in a vocabulary, by the bytes of the text.
 _VOCABULARIES = ((100e6, 30_522), (20e6, 16_000), (0, 8_000))
@@ -194,7 +194,8 @@ class Commands:
         from bert_tf.conversion.source import open_source
 
         config = open_source(self.options.init_checkpoint).require_config()
-        return min(_LENGTH, config.max_position_embeddings)
+        most = config.max_position_embeddings
+        return most if config.attention_window else min(_LENGTH, most)
 
     def train(
         self, input_file: str, output_dir: str, size: str, **flags: Any

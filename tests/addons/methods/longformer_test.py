@@ -131,6 +131,10 @@ class LongformerTest(FolderCase, parameterized.TestCase):
             if key in settings:
                 self.assertEqual(value, settings[key], key)
 
+    def test_more_positions_than_the_config_has_are_not_cut(self):
+        with self.assertRaisesRegex(InputError, r"position_embeddings.*16, 8.*15, 8"):
+            loading.load_encoder(self.theirs(MASKED_LM, max_position_embeddings=16))
+
     def test_what_transformers_cannot_compute_is_refused(self):
         source = open_source(self.theirs(MASKED_LM, hidden_act="gelu_new"))
         self.assertEqual(source.config.masked_lm_hidden_act, "gelu_erf")

@@ -372,6 +372,14 @@ class PlanTest(PlanCase):
             (created["max_seq_length"], created["max_predictions_per_seq"]), ("32", "5")
         )
 
+    def test_a_checkpoint_for_long_texts(self):
+        self.config = BertConfig.from_size(
+            "tiny", max_position_embeddings=1024, attention_window=32
+        )
+        self.write("released/vocab.txt", "\n".join(VOCABULARY))
+        self.plan(f"--init_checkpoint={self.path('released')}")
+        self.assertEqual(self.ran[0][1]["max_seq_length"], "1024")
+
     def test_a_size_that_the_memory_is_not_enough_for(self):
         for code, output, said in (
             (-9, "", "mini: bert_tf.run_pretraining .* -9: it was killed, as where"),
