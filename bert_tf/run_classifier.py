@@ -15,6 +15,7 @@ development set in OUTPUT_DIR/best.
 """
 
 from bert_tf.base import cli
+from bert_tf.base.addons import addon
 from bert_tf.tasks.data_set_options import ClassifierOptions, check_tables
 from bert_tf.tasks.run_options import RunResult
 
@@ -25,6 +26,8 @@ def run(options: ClassifierOptions) -> RunResult:
     cli.import_tensorflow(options)
     from bert_tf.tasks import classification, finetuning
 
+    if options.folds:
+        return addon("folds").run(options)
     return finetuning.FineTuningRun(classification.ClassificationTask, options).main()
 
 

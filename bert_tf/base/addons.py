@@ -35,6 +35,7 @@ ADDONS = {
     "lamb": "bert_tf.addons.methods.lamb:Lamb",
     "muon": "bert_tf.addons.methods.muon:Muon",
     # What a report warns of, and its pictures.
+    "folds": "bert_tf.addons.study.folds",
     "calibration": "bert_tf.addons.study.calibration",
     "shared_examples": "bert_tf.addons.study.shared_examples",
     "report_pictures": "bert_tf.addons.study.report_pictures",

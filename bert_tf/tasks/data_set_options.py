@@ -155,6 +155,21 @@ class ClassifierOptions(
         least=0.0,
         below=1.0,
     )
+    folds: int | None = option(
+        None,
+        "For tsv: cross-validation of --train_file by so many models, each trained on"
+        " the other folds, in --output_dir/fold_1, fold_2, ...; the score of all rows"
+        " has a 95 % interval. Folds have equal shares of each label.",
+        least=2,
+        only_with="do_train",
+        title=options.METHODS,
+    )
+    group_column: str | None = option(
+        None,
+        "For --folds: column whose equal values stay in one fold, such as an author.",
+        only_with="folds",
+        title=options.METHODS,
+    )
     text_a_column: str = option(
         "text_a",
         "For tsv: column of the sentence, by its name in the header or its number from"
@@ -195,6 +210,8 @@ class ClassifierOptions(
         elif not (self._gives_files and is_own_table(self.task_name)):
             yield from self.need_one_given("data_dir", "tfds_name")
         yield from self.refuse_together("data_dir", "tfds_name")
+        for name in ("tfds_name", "dev_file", "dev_share", "do_predict", "calibrate"):
+            yield from self.refuse_together("folds", name, why="exclude each other")
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
 
     @property

@@ -284,6 +284,7 @@ OF_TABLES = {
     *("train_file", "dev_file", "test_file", "has_header", "tfds_splits"),
     *("text_a_column", "text_b_column", "label_column", "label_separator"),
     *("labels", "regression", "several_labels", "dev_share", "delimiter"),
+    *("folds", "group_column"),
 }
 SUMMARY = {
     *("input_file", "data_dir", "task_name", "init_checkpoint", "phases"),
