@@ -39,7 +39,7 @@ class EarlyErrorsTest(FolderCase):
         commands = (
             (
                 ["run_classifier", table],
-                "t.csv: no column 'text_a'; `text_a_column` gives",
+                "t.csv: no column 'text_a' .`text_a_column`",
             ),
             (["run_classifier", empty], "empty.csv: the file is empty"),
             (

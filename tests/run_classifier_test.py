@@ -505,7 +505,7 @@ class RefusalTest(RunClassifierTestCase):
             ({"data_dir": self.path("nowhere")}, "no such folder"),
             (
                 {"label_column": "lable"},
-                "no column 'lable'; .* Columns: 'text_a', 'label'",
+                "no column 'lable' .* columns are 'text_a', 'label'",
             ),
             ({"max_seq_length": 64}, r"must not exceed the model's .*\(16\)"),
             ({"vocab_file": self.path("no.txt")}, "no.txt"),

@@ -131,7 +131,7 @@ class RunSwagTest(ScriptCase):
             ({"dev_file": unlabelled}, r"t.csv:2: the label must be"),
             ({"dev_file": "/none.csv"}, "No such data file"),
             ({"best_metric": "f1"}, "accuracy"),
-            ({"premise_column": "p"}, "`premise_column` gives another"),
+            ({"premise_column": "p"}, "no column 'p' .`premise_column`"),
             ({"max_seq_length": 512}, "max_position_embeddings .16."),
         ):
             files = {"train_file": train, "dev_file": train}

@@ -323,7 +323,7 @@ class BertConfig:
         if max_seq_length > self.max_position_embeddings:
             raise InputError(
                 f"`max_seq_length={max_seq_length}` must not exceed the model's"
-                f" max_position_embeddings ({self.max_position_embeddings})."
+                f" max_position_embeddings ({self.max_position_embeddings}). Give less."
             )
         if num_segments > self.type_vocab_size:
             raise InputError(

@@ -239,7 +239,7 @@ def not_utf8(content: bytes, byte: int, path: str, line: int, remedy: str = "") 
         encoding = "UTF-16"
     place = f"{path}:{line}: not UTF-8 (byte 0x{content[byte]:02x})"
     if encoding != "UTF-16" and b"\0" in content:
-        return f"{place}, and with zero bytes: UTF-16, or no text. {remedy}".rstrip()
+        return f"{place}, and with zero bytes: UTF-16, or not text. {remedy}".rstrip()
     remedy += "Or convert the" if remedy else "Convert the"
     message = f"{place}. {remedy}"
     if not _is_plain(path):

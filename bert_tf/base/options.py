@@ -430,7 +430,8 @@ def define(flag_values: flags.FlagValues, kind: type[Options]) -> None:
             dashed = name.replace("_", "-")
             flags.DEFINE_alias(dashed, name, flag_values=flag_values)
         if is_required:
-            flags.mark_flag_as_required(name, flag_values)
+            why = f"must be given. {declared.help.partition('.')[0]}."
+            flags.register_validator(name, lambda x: x is not None, why, flag_values)
 
 
 def read(
@@ -516,8 +517,8 @@ def no_checkpoint(path: str) -> str:
     of_a_folder = "ckpt" in path or files.exists_here(os.path.dirname(path))
     if _ON_THE_HUB.fullmatch(path) and not of_a_folder:
         message += (
-            " A model of the Hugging Face Hub is downloaded first: pip install"
-            f" huggingface_hub; hf download {path} --local-dir FOLDER"
+            " If it is on the Hugging Face Hub, download it and give FOLDER: pip"
+            f" install huggingface_hub; hf download {path} --local-dir FOLDER"
         )
     return message
 

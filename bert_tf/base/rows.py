@@ -300,21 +300,22 @@ def require(column: Column, names: Sequence[str], place: str, flag: str) -> None
     """Raises InputError unless exactly one column has this name, which a flag gives."""
     if isinstance(column, int) or (count := names.count(column)) == 1:
         return
-    hint = f"`{flag}` gives another name."
-    if len(names) == 1 and any(sign in names[0] for sign in ";,|\t"):
-        hint = "these are several: give the `delimiter` between them."
     raise InputError(
-        f"{place}: {count or 'no'} column{'s' * bool(count)} {column!r}; {hint}"
+        f"{place}: {count or 'no'} column{'s' * bool(count)} {column!r} (`{flag}`)."
         f" {columns_of(names)}"
     )
 
 
 def columns_of(names: Sequence[str]) -> str:
     """Returns a file's columns, for a message about a missing one."""
-    shown = ", ".join(map(repr, names)) or "none (no header)"
+    if not names:
+        return "The file has no header: give the column's number, from 0."
+    if len(names) > 1:
+        return f"The columns are {', '.join(map(repr, names))}: give one of these."
     return (
-        f"Columns: {shown}. Files named .csv have commas or semicolons between, .jsonl"
-        " and .parquet names, others tabs."
+        f"The only column is {names[0]!r}. If it is several, give `delimiter`. Files"
+        " named .csv have commas or semicolons between columns, .jsonl and .parquet"
+        " names, others tabs."
     )
 
 

@@ -431,9 +431,8 @@ def own_file(output_dir: str, name: str, flag: str) -> str:
     path = os.path.join(output_dir, name)
     if not files.exists(path):
         raise InputError(
-            f"There is no {path}. Give `init_checkpoint`, a trained model with a {name}"
-            f" next to it; or `{flag}`, which without `init_checkpoint` begins with"
-            " random weights."
+            f"`{flag}` is not given, and there is no {path}. Give `init_checkpoint`, a"
+            f" trained model with a {name} next to it; or `{flag}`, for random weights."
         )
     return path
 

@@ -222,8 +222,8 @@ def find_format(path: str) -> Format:
                 return Format.HUGGING_FACE
             _refuse_others(path, sorted(files.names_in(path)))
             raise InputError(
-                f"{path}: no checkpoint in this folder: neither a run's file"
-                f" 'checkpoint', nor {tensorflow.RELEASED_PREFIX}.index,"
+                f"{path}: no checkpoint in this folder. Give a run's output_dir, or a"
+                f" folder with {tensorflow.RELEASED_PREFIX}.index,"
                 f" {huggingface.WEIGHTS_NAME} or {_kerashub().WEIGHTS_NAME}."
             )
     else:

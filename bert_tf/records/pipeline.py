@@ -100,7 +100,7 @@ def read_records(path: str, *, check_data: bool = True) -> Iterator[bytes]:
         complaint = f"it breaks off in record {broken}"
     if complaint:
         of_text = (
-            "" if number else " If it is text, create_pretraining_data comes first."
+            "" if number else " If it is text, create_pretraining_data makes them."
         )
         remedy = "Make records of its text with create_pretraining_data."
         if not number and (message := files.no_text(rest, path, remedy)):

@@ -202,13 +202,15 @@ class ClassifierOptions(
     def problems(self) -> Iterator[str]:
         """Yields the options that do not fit the data set."""
         yield from super().problems()
+        is_own = self._gives_files and is_own_table(self.task_name)
         if not (self._gives_files or self.task_name or self.tfds_name):
             yield (
                 "Give `train_file`, your own table; or `task_name` and `data_dir`; or"
                 " `tfds_name`."
             )
-        elif not (self._gives_files and is_own_table(self.task_name)):
-            yield from self.need_one_given("data_dir", "tfds_name")
+        elif not (self.data_dir or self.tfds_name or is_own):
+            given = f"`task_name={self.task_name}`"
+            yield f"{given} needs `data_dir` or `tfds_name`; your own table needs none."
         yield from self.refuse_together("data_dir", "tfds_name")
         for name in ("tfds_name", "dev_file", "dev_share", "do_predict", "calibrate"):
             yield from self.refuse_together("folds", name, why="exclude each other")

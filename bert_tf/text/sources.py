@@ -42,8 +42,8 @@ AUTO = "auto"
 _PARQUET_BEGINNING = re.compile(rb"PAR1[\0-\x08\x0e-\x1f]")
 _DELIMITER = re.compile(rb"[,;|\t]")
 _AS_TEXT = (
-    "Save its text as a text file, or its table as Parquet or JSON lines, of which"
-    " `text_field` names the column."
+    "Save its text as a text file; or its table as Parquet or JSON lines, and name the"
+    " column by `text_field`."
 )
 
 

@@ -332,7 +332,7 @@ for path in cli.__file__, "/site-packages/other.py":
     print(cli._PlainFormatter().format(record))
 """
         done = run_python("-c", code)
-        rest = " must not exceed the model's max_position_embeddings (512)."
+        rest = " must not exceed the model's max_position_embeddings (512). Give less."
         self.assertEqual(
             done.stdout.splitlines(),
             [

@@ -139,10 +139,13 @@ class SmallFiles:
                 ),
             )
         for name, first in (("reviews", 1), ("more_reviews", 1), ("all_reviews", 0)):
-            rows = [(self._sentence(), first + n % (6 - first)) for n in range(50)]
+            rows = [
+                (self._sentence(), first + n % (6 - first), f"author {n // 5}")
+                for n in range(50)
+            ]
             path = self._work / f"{name}.csv"
             with open(path, "w", encoding="utf-8", newline="") as file:
-                csv.writer(file).writerows([("review", "stars"), *rows])
+                csv.writer(file).writerows([("review", "stars", "author"), *rows])
 
         rows = [[self._sentence()] for _ in range(_NUM_ROWS)]
         with open(

@@ -103,15 +103,19 @@ class TableSplitTest(FolderCase):
             (
                 "a\tb\nA\t1\n",
                 text,
-                "no column 'text'; .* name. Columns: 'a', 'b'. Files",
+                r"no column 'text' .* The columns are 'a', 'b': give one",
             ),
             (
                 "a\tb\ttext\ttext\nA\t1\tB\tC\n",
                 text,
-                "2 columns 'text'; `text_a_column`",
+                r"2 columns 'text' \(`text_a_column`",
             ),
-            ("text,label\nA,1\n", text, "Columns: 'text,label'. Files named .csv"),
-            ("text;label\nA;1\n", text, "these are several: give the `delimiter`"),
+            (
+                "text,label\nA,1\n",
+                text,
+                "only column is 'text,label'. .* Files named .csv",
+            ),
+            ("text;label\nA;1\n", text, "If it is several, give `delimiter`"),
             # Without labels, each line is a prediction's.
             (f"id\ttext\n{rows}500\n", text, ":502: column 'text'"),
             ("header only\n", {"text_a": 0}, "no examples"),

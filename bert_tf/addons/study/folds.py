@@ -176,7 +176,7 @@ def _split(
     try:
         yield from folds.split(np.zeros(num_rows), labels, groups)
     except ValueError as error:
-        raise InputError(f"`folds={options.folds}`: {error}") from error
+        raise InputError(f"`folds={options.folds}`: {error} Give fewer.") from error
 
 
 def _groups(

@@ -556,7 +556,7 @@ class PredictTest(FolderCase, parameterized.TestCase):
     def test_what_cannot_be_predicted(self):
         self.checkpoint(BertClassifier(toy.CONFIG, 2), labels=("no", "yes"))
         for name, content, options, message in (
-            ("a.csv", "a,b\nx,y\n", {}, "Give `text_a_column`.*Columns: 'a', 'b'"),
+            ("a.csv", "a,b\nx,y\n", {}, "Give `text_a_column`.*columns are 'a', 'b'"),
             ("b.csv", "a\nx\n", {"text_a_column": "c"}, "b.csv:2: no column 'c'"),
             (
                 "c.csv",

@@ -110,13 +110,13 @@ class ReadChoicesTest(tf.test.TestCase):
         self.write("q.csv", "question,sent2,ending0,ending1,answer", "q,s,a,b,0")
         question = {"premise_column": "question"}
         for names, message in (
-            ({}, "no column 'sent1'; `premise_column` .*: 'question', "),
-            (question, "no column 'label'; `label_column`"),
-            (question | {"ending_columns": ("n",)}, "'n'; `ending_columns`"),
+            ({}, "no column 'sent1' .`premise_column`.* 'question', "),
+            (question, "no column 'label' .`label_column`"),
+            (question | {"ending_columns": ("n",)}, "'n' .`ending_columns`"),
         ):
             self.assert_refused(message, **names)
         for lines, message in (
-            (("sent1,label", "q,0"), "no column 'ending0'; `ending_columns`"),
+            (("sent1,label", "q,0"), "no column 'ending0' .`ending_columns`"),
             (("sent1,ending0,ending1,ending3,label", "p,a,b,c,0"), "'ending2'; `end"),
             (("sent1,ending0,label", "q,a,0"), "column 'ending0' must be a list"),
         ):
