@@ -179,7 +179,7 @@ class RunEmbeddingsTest(ScriptCase):
             ({"train_file": wide, "loss": "cosine_similarity"}, "csv:3: .*max_score"),
             ({"train_file": words}, "words.csv:2: the score must be .*'high'"),
             ({"train_file": single}, "single.csv: a model is scored on pairs"),
-            ({"text_columns": "x"}, "no column 'x'; `text_columns` gives"),
+            ({"text_columns": "x"}, "no column 'x' .`text_columns`"),
             ({"dev_file": "/none.csv"}, "none.csv"),
             ({"max_seq_length": 512}, "max_position_embeddings .16."),
             ({"gradient_accumulation_steps": 2}, "multiple_negatives_ranking_loss"),

@@ -472,7 +472,7 @@ class TableTest(FolderCase):
             ),
             (
                 "question,text,answer\na,b,c\n",
-                "x.csv: no column 'context'; .* 'question', 'text', 'answer'",
+                "x.csv: no column 'context' .* 'question', 'text', 'answer'",
             ),
             ("question,context,answer\na,b\n", "line 2: the row has 2 columns"),
             (f"question,context,answer,answer_start\na,{CAFE},cafe,11\n", "line 2: "),
