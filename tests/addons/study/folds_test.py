@@ -88,7 +88,7 @@ class FoldsTest(ScriptCase, parameterized.TestCase):
 
     @parameterized.parameters(
         ({"folds": 13, "group_column": "author"}, "folds=13"),
-        ({"folds": 2, "group_column": "book"}, "no column .book.; `group_column`"),
+        ({"folds": 2, "group_column": "book"}, "no column .book. .`group_column`"),
         ({"folds": 2, "learning_rates": "1e-2,1e-3"}, "scores one setting"),
     )
     def test_bad_input(self, given, message):

@@ -117,7 +117,7 @@ class ReadChoicesTest(tf.test.TestCase):
             self.assert_refused(message, **names)
         for lines, message in (
             (("sent1,label", "q,0"), "no column 'ending0' .`ending_columns`"),
-            (("sent1,ending0,ending1,ending3,label", "p,a,b,c,0"), "'ending2'; `end"),
+            (("sent1,ending0,ending1,ending3,label", "p,a,b,c,0"), "'ending2' .`end"),
             (("sent1,ending0,label", "q,a,0"), "column 'ending0' must be a list"),
         ):
             self.write("q.csv", *lines)
