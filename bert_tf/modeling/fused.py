@@ -493,7 +493,7 @@ def softmax(scores: Any, bias: Any) -> Any:
     Not compiled: TensorFlow's own kernel is faster than XLA's.
     """
     p = ops.softmax(_float32(scores) + _float32(bias), axis=-1)
-    return _cast_as(scores, ops.copy(p))  # Keras keeps the scores beside its result
+    return _cast_as(scores, ops.copy(p))  # Keras' own result keeps the scores
 
 
 def split_heads(x: Any, bias: Any, num_heads: int) -> tuple[Any, Any, Any]:

@@ -209,8 +209,8 @@ class ClassifierOptions(
                 " `tfds_name`."
             )
         elif not (self.data_dir or self.tfds_name or is_own):
-            given = f"`task_name={self.task_name}`"
-            yield f"{given} needs `data_dir` or `tfds_name`; your own table needs none."
+            why = "needs `data_dir` or `tfds_name`; leave it out for your own table."
+            yield f"`task_name={self.task_name}` {why}"
         yield from self.refuse_together("data_dir", "tfds_name")
         for name in ("tfds_name", "dev_file", "dev_share", "do_predict", "calibrate"):
             yield from self.refuse_together("folds", name, why="exclude each other")

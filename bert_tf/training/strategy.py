@@ -110,7 +110,7 @@ def _tensorflow_strategy(
             f"`distribution=tpu`: no TPU answers under `tpu_name={address}`:"
             f" {first_line(error)} Give its name, with `tpu_zone` and"
             " `gcp_project` where the metadata lacks them, its grpc://HOST:PORT, or"
-            " `local` on a TPU VM and in Colab. Without a TPU, leave it out."
+            " `local` on a TPU VM and in Colab. Without a TPU, leave `use_tpu` out."
         ) from error
 
 

@@ -139,14 +139,14 @@ def scores_of(
     """
     labels = labels.reshape(predictions.shape)
     found = metrics.scores(names, predictions, labels)
-    members = [np.array([row]) for row in range(len(labels))]
-    if groups is not None:
-        members = [np.flatnonzero(groups == one) for one in range(groups.max() + 1)]
+    groups = np.arange(len(labels)) if groups is None else groups
+    num_groups = groups.max() + 1
     rng = np.random.default_rng(0)
     drawn = []
     for _ in range(_SAMPLES):
-        chosen = rng.integers(0, len(members), len(members))
-        some = np.concatenate([members[one] for one in chosen])
+        chosen = rng.integers(0, num_groups, num_groups)
+        times = np.bincount(chosen, minlength=num_groups)
+        some = np.repeat(np.arange(len(labels)), times[groups])
         drawn.append([*metrics.scores(names, predictions[some], labels[some]).values()])
     tail = (1.0 - metrics.LEVEL) / 2.0
     for ending, share in (("low", tail), ("high", 1.0 - tail)):
