@@ -29,7 +29,7 @@ from pretraining_step import HUGGING_FACE, OURS, OURS_JAX
 RECOMPUTE = f"{OURS}, --recompute"
 
 _SIZE = flags.DEFINE_string("size", "small", "A released size.")
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 2, "Texts of a step.")
+_BATCH_SIZE = flags.DEFINE_integer("batch_size", 8, "Texts of a step.")
 _WINDOW = flags.DEFINE_integer("attention_window", 256, "Tokens to each side.")
 _STEPS = flags.DEFINE_integer("steps", 3, "Of a turn.")
 

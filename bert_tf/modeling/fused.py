@@ -47,7 +47,7 @@ def compiled(function: Function) -> Function:
     @functools.wraps(function)
     def call(*args: Any) -> Any:
         nonlocal compiled_function
-        if not _is_on():
+        if not is_on():
             return function(*args)
         if compiled_function is None:
             import tensorflow as tf
@@ -79,7 +79,7 @@ def compiled_with_gradient(function: Function) -> Function:
     @functools.wraps(function)
     def call(*args: Any) -> Any:
         nonlocal forward, backward
-        if not _is_on():
+        if not is_on():
             return function(*args)
         import tensorflow as tf
 
@@ -115,7 +115,7 @@ def xla_compiles_for_the_cpu() -> bool:
     """Whether XLA compiles for the CPU: TensorFlow's builds for TPUs do not."""
     import tensorflow as tf
 
-    # The first compilation of the process, as none is made without asking `_is_on`.
+    # The first compilation of the process, as none is made without asking `is_on`.
     with tf.init_scope(), tf.device("/CPU:0"), keras_backend.without_ynnpack():
         try:
             tf.function(tf.identity, jit_compile=True)(tf.zeros([]))
@@ -124,7 +124,8 @@ def xla_compiles_for_the_cpu() -> bool:
     return True
 
 
-def _is_on() -> bool:
+def is_on() -> bool:
+    """Whether TensorFlow computes, and XLA some pieces of it."""
     return (
         keras.backend.backend() == "tensorflow"
         and xla_compiles_for_the_cpu()
@@ -148,7 +149,7 @@ def compiles_inference() -> bool:
     Only within `fused_inference`: models that are exported, or called with any
     length, are faster with the backend's own operations.
     """
-    return _in_inference.get() and _is_on()
+    return _in_inference.get() and is_on()
 
 
 def products_by_head(is_on: bool) -> contextlib.AbstractContextManager:
