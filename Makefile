@@ -91,6 +91,7 @@ test-exports: $(EXPORT_VENV)/.installed
 	  tests/addons/serving/onnx_graph_test.py tests/conversion/onnx_folder_test.py \
 	  tests/conversion/litert_test.py tests/addons/serving/text_models_test.py \
 	  tests/serving_page_test.py tests/addons/serving/reading_test.py tests/made_up_head \
+	  tests/addons/corpora/trimming_test.py \
 	  -k 'litert or onnx or run or text_models or serving' $(PYTEST_ARGS)
 
 $(EXPORT_VENV)/.installed: $(VENV)/.installed constraints-exports.txt

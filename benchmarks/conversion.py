@@ -489,6 +489,13 @@ ADAPTERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("BertForMaskedLM", {**_QUERIES, "modules_to_save": ["decoder"]}),
     ("BertForMultipleChoice", {"target_modules": _EVERY}),
 )
+# Our command -> transformers' class, its labels, and the data's ending.
+ADAPTED = {
+    "run_classifier": ("BertForSequenceClassification", 2, "tsv"),
+    "run_ner": ("BertForTokenClassification", 2, "txt"),
+    "run_squad": ("BertForQuestionAnswering", 0, "json"),
+    "run_swag": ("BertForMultipleChoice", 0, "csv"),
+}
 
 
 def peft_adapters(folder: pathlib.Path, environments: pathlib.Path) -> None:
@@ -509,17 +516,20 @@ def peft_adapters(folder: pathlib.Path, environments: pathlib.Path) -> None:
         job = {"class": name, "config": config, "inputs": str(folder / file)}
         places = {"base": f"{place}_base", "outputs": f"{place}.npz"}
         jobs.append({"make": str(place), "lora": lora, **job, **places})
-    run, base = folder / "peft_run", folder / "peft_run_base"
-    config = {**SMALL, "num_labels": 2}
-    made = {"class": "BertForSequenceClassification", "config": config}
-    made |= {"base": str(base), "inputs": str(folder / "peft.npz")}
-    jobs.append({**made, "make": str(folder / "unused"), "lora": ADAPTERS[1][1]})
-    jobs[-1]["outputs"] = str(folder / "unused.npz")
+    made = {}
+    for script, (name, num_labels, _) in ADAPTED.items():
+        labels = {"num_labels": num_labels} if num_labels else {}
+        file = "peft_choices.npz" if script == "run_swag" else "peft.npz"
+        made[script] = {"class": name, "config": SMALL | labels}
+        made[script] |= {"base": str(folder / f"{script}_base")}
+        made[script] |= {"inputs": str(folder / file)}
+        unused = {"make": str(folder / "unused"), "outputs": str(folder / "unused.npz")}
+        jobs.append({**made[script], **unused, "lora": ADAPTERS[2][1]})
     (folder / "peft.json").write_text(json.dumps(jobs))
-    script = str(PEERS / "peft_models.py")
-    last_json([python, script, str(folder / "peft.json")])
+    peer = str(PEERS / "peft_models.py")
+    last_json([python, peer, str(folder / "peft.json")])
     print("\nadapters of PEFT, read by us                        abs. and relative")
-    for job in jobs[:-1]:
+    for job in jobs[: len(ADAPTERS)]:
         read = choices if "MultipleChoice" in job["class"] else inputs
         ours = our_outputs(pathlib.Path(job["make"]), read)
         ours["last_hidden_state"] = ours.get(f"hidden_{SMALL['num_hidden_layers']}")
@@ -527,33 +537,73 @@ def peft_adapters(folder: pathlib.Path, environments: pathlib.Path) -> None:
         lora = ", ".join(str(job["lora"][k]) for k in sorted(job["lora"]))
         print(f"  {job['class'].removeprefix('Bert'):26s}{difference(ours, theirs)}")
         print(f"    {lora}", flush=True)
+    print(
+        "our runs with --lora_rank, exported: PEFT's, and ours of the run, read again"
+    )
+    for script, job in made.items():
+        run = _adapted(folder, script, pathlib.Path(job["base"]))
+        export(run, "peft", folder / f"{script}_exported")
+        job |= {"run": str(folder / f"{script}_exported")}
+        job |= {"outputs": str(folder / f"{script}_exported.npz")}
+        (folder / "peft.json").write_text(json.dumps([job]))
+        last_json([python, peer, str(folder / "peft.json")])
+        theirs = dict(np.load(job["outputs"]))
+        read = choices if script == "run_swag" else inputs
+        both = [
+            difference(logits_of(our_outputs(pathlib.Path(one), read)), theirs)
+            for one in (run, job["run"])
+        ]
+        print(f"  {script:26s}{'   '.join(both)}", flush=True)
+
+
+def _adapted(folder: pathlib.Path, script: str, base: pathlib.Path) -> pathlib.Path:
+    """Trains adapters on a random base and nonsense, and returns the run's folder."""
     letters = [chr(ord("a") + i) for i in range(SMALL["vocab_size"] - 79)]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     unused = [f"[unused{i}]" for i in range(SMALL["vocab_size"] - 5 - len(letters))]
     (base / "vocab.txt").write_text("\n".join(special + letters + unused) + "\n")
-    rows = [f"{int(i % 3 > 0)}\t{letters[i % 18]} {letters[i % 7]}" for i in range(64)]
-    (folder / "peft.tsv").write_text("\n".join(["label\ttext", *rows]) + "\n")
+    pairs = [(letters[i % 18], letters[i % 7], int(i % 3 > 0)) for i in range(64)]
+    articles = [
+        {
+            "context": f"{a} {b}",
+            "qas": [
+                {
+                    "id": str(number),
+                    "question": b,
+                    "answers": [{"text": a, "answer_start": 0}],
+                }
+            ],
+        }
+        for number, (a, b, _) in enumerate(pairs)
+    ]
+    texts = {
+        "run_classifier": "label\ttext\n"
+        + "".join(f"{label}\t{a} {b}\n" for a, b, label in pairs),
+        "run_ner": "".join(f"{a} O\n{b} B-X\n\n" for a, b, _ in pairs),
+        "run_squad": json.dumps(
+            {"version": "1.1", "data": [{"title": "a", "paragraphs": articles}]}
+        ),
+        "run_swag": "sent1,sent2,ending0,ending1,ending2,ending3,label\n"
+        + "".join(f"{a},{b},{a},{b},{a} {b},{b} {a},{x}\n" for a, b, x in pairs),
+    }
+    file, run = folder / f"{script}.{ADAPTED[script][2]}", folder / f"{script}_run"
+    file.write_text(texts[script])
+    columns = ["--text_a_column=text", "--label_column=label"]
     subprocess.run(
         [
-            *(sys.executable, "-m", "bert_tf.run_classifier", "--do_train"),
-            *(f"--train_file={folder / 'peft.tsv'}", f"--output_dir={run}"),
+            *(sys.executable, "-m", f"bert_tf.{script}", "--do_train"),
+            *(f"--train_file={file}", f"--output_dir={run}"),
             *(f"--init_checkpoint={base}", "--init_head=false", "--lora_rank=4"),
             *("--learning_rate=0.02", "--max_seq_length=16", "--do_lower_case=true"),
-            *("--text_a_column=text", "--label_column=label", "--jit_compile=false"),
+            *(columns if script == "run_classifier" else ()),
+            *(("--max_query_length=4", "--doc_stride=4") if "squad" in script else ()),
+            *(() if script == "run_swag" else ("--jit_compile=false",)),
         ],
         check=True,
         capture_output=True,
         cwd=REPOSITORY,
     )
-    export(run, "peft", folder / "peft_exported")
-    outputs = {"outputs": str(folder / "peft_exported.npz")}
-    job = {"run": str(folder / "peft_exported"), **made, **outputs}
-    (folder / "peft.json").write_text(json.dumps([job]))
-    last_json([python, script, str(folder / "peft.json")])
-    theirs = dict(np.load(outputs["outputs"]))
-    for name, checkpoint in (("of the run", run), ("read again", job["run"])):
-        ours = logits_of(our_outputs(pathlib.Path(checkpoint), inputs))
-        print(f"  our export, ours {name}     {difference(ours, theirs)}")
+    return run
 
 
 # Of transformers, whose weights a class of Optimum computes with.

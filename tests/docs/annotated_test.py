@@ -111,6 +111,7 @@ class AnnotatedTest(tf.test.TestCase):
         self.assertIn("## Fine-tuning", "".join(texts))
         self.assertIn("let `bert_tf` do it: From your own text.", "".join(texts))
 
+    @pytest.mark.jax
     @pytest.mark.slow
     def test_all_of_it_runs_with_the_answers(self):
         code = "\n".join(code for code, _ in annotated.blocks(TEXT))

@@ -279,6 +279,17 @@ class ModelsTest(TrimCase):
         ]
         self.assertAllClose(found["probabilities"], wanted, atol=1e-6)
 
+    def test_an_onnx_file(self):
+        pytest.importorskip("onnxruntime", reason="run by `make test-exports`")
+        self.checkpoint(BertClassifier, labels=["good", "bad"])
+        new = self.run_script()
+        bert_tf.export(new, self.path("onnx"), format="onnx")
+        found, wanted = (
+            [[*one.probabilities.values()] for one in model.predict(self.lines[:50])]
+            for model in map(bert_tf.load, (self.path("onnx"), self.path("old")))
+        )
+        self.assertAllClose(found, wanted, atol=1e-6)
+
     def test_other_tables_of_the_vocabulary(self):
         old = self.checkpoint(config={"tie_word_embeddings": False})
         new = self.run_script()
