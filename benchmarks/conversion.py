@@ -492,7 +492,7 @@ ADAPTERS: tuple[tuple[str, dict[str, Any]], ...] = (
 # Our command -> transformers' class, its labels, and the data's ending.
 ADAPTED = {
     "run_classifier": ("BertForSequenceClassification", 2, "tsv"),
-    "run_ner": ("BertForTokenClassification", 2, "txt"),
+    "run_ner": ("BertForTokenClassification", 3, "txt"),
     "run_squad": ("BertForQuestionAnswering", 0, "json"),
     "run_swag": ("BertForMultipleChoice", 0, "csv"),
 }
