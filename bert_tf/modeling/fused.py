@@ -456,36 +456,36 @@ def _scale_gradients(x: Any, mean: Any, inverse: Any, upstream: Any) -> tuple[An
 def attended(scores: Any, bias: Any, values: Any, seed: Any, rate: float) -> Any:
     """Returns dropout(softmax(scores + bias)) V over the last dimension, [..., S, D].
 
-    With p the softmax, d = dropout(p), u the gradient of the result and g = u V^T that
-    of d, the gradients are
-
-        scores: d g - p sum(d g) over a row,   V: d^T u
-
-    Only p is kept: its dropout is computed again. Scores are [B, A, S, S], or [B, ...,
-    S, K]; the bias, [B, 1, 1 or S, S], comes from masks and gets no gradient.
+    With p the softmax, d = dropout(p), c the result, u its gradient and g = u V^T, the
+    gradients are d g - p sum(d g), over a row, and d^T u for V; sum(d g) is sum(u c)
+    (Dao et al. 2022, "FlashAttention"). Only p is kept: its dropout is made again.
+    Scores are [B, A, S, S], or [B, ..., S, K]; the bias, [B, 1, 1 or S, S], gets none.
     """
 
     @ops.custom_gradient
     def weighted(scores: Any, values: Any) -> Any:
         p = softmax(scores, bias)
+        context = ops.matmul(dropped(p, seed, rate), values)
 
         def gradient(upstream: Any) -> Any:
             g = ops.einsum("...qd,...kd->...qk", upstream, values)
-            of_scores, d = _attention_gradient(_rows(p), _rows(g), seed, rate)
+            rows = map(_rows, (p, g, context, upstream))
+            of_scores, d = _attention_gradient(*rows, seed, rate)
             of_values = ops.einsum("...qk,...qd->...kd", _as_before(p, d), upstream)
             return _as_before(p, of_scores), of_values
 
-        return ops.matmul(dropped(p, seed, rate), values), gradient
+        return context, gradient
 
     return weighted(scores, values)
 
 
 @compiled
-def _attention_gradient(p: Any, g: Any, seed: Any, rate: float) -> tuple[Any, Any]:
+def _attention_gradient(
+    p: Any, g: Any, context: Any, upstream: Any, seed: Any, rate: float
+) -> tuple[Any, Any]:
     d = dropout(p, seed, rate)
-    product = _float32(d) * _float32(g)
-    total = ops.sum(product, axis=-1, keepdims=True)
-    return _cast_as(p, product - _float32(p) * total), d
+    total = ops.sum(_float32(context) * _float32(upstream), axis=-1, keepdims=True)
+    return _cast_as(p, _float32(d) * _float32(g) - _float32(p) * total), d
 
 
 def softmax(scores: Any, bias: Any) -> Any:
