@@ -128,6 +128,7 @@ def trained(minutes: float) -> dict[str, Any]:
     return {
         "do_train": True,
         "recipe": "budget",
+        "optimizer": "adamw",
         "num_train_steps": NUM_STEPS,
         "train_batch_size": _BATCH_SIZE.value,
         "learning_rate": _LEARNING_RATE.value,

@@ -41,7 +41,7 @@ class Row:
 
 
 _BUDGET = {"recipe": "budget"}
-_MUON = {"optimizer": "muon", "learning_rate": 4e-3}
+_ADAMW, _MUON = {"optimizer": "adamw"}, {"optimizer": "muon", "learning_rate": 4e-3}
 ROWS = {
     "run_mlm.py": Row(TRANSFORMERS, {}, "its defaults"),
     "run_mlm.py by cramming": Row(
@@ -58,8 +58,10 @@ ROWS = {
         "keras.io's page on pre-training",
     ),
     "paper": Row(OURS, {"recipe": "paper"}, "Devlin et al. 2018"),
-    "budget": Row(OURS, _BUDGET, "Izsak et al. 2021, Geiping and Goldstein 2022"),
-    "budget with muon": Row(OURS, _BUDGET | _MUON, "Jordan et al. 2024"),
+    "budget with adamw": Row(
+        OURS, _BUDGET | _ADAMW, "Izsak et al. 2021, Geiping and Goldstein 2022"
+    ),
+    "budget": Row(OURS, _BUDGET | _MUON, "Jordan et al. 2024"),
 }
 
 

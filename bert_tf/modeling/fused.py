@@ -469,7 +469,7 @@ def attended(scores: Any, bias: Any, values: Any, seed: Any, rate: float) -> Any
 
         def gradient(upstream: Any) -> Any:
             g = ops.einsum("...qd,...kd->...qk", upstream, values)
-            rows = map(_rows, (p, g, context, upstream))
+            rows = _rows(p), _rows(g), _rows(context), _rows(upstream)
             of_scores, d = _attention_gradient(*rows, seed, rate)
             of_values = ops.einsum("...qk,...qd->...kd", _as_before(p, d), upstream)
             return _as_before(p, of_scores), of_values

@@ -50,14 +50,19 @@ class RecipeTest(tf.test.TestCase):
         self.assertEqual(values.num_warmup_steps, 300)
         self.assertEqual((values.dropout, values.beta_2), (0.1, 0.999))
         self.assertTrue(values.bias_correction)
-        self.assertEqual((values.train_batch_size, values.learning_rate), (32, 1e-3))
-        self.assertEqual(values.learning_rate_schedule, "wsd")
+        self.assertEqual((values.train_batch_size, values.learning_rate), (32, 4e-3))
+        self.assertEqual(
+            (values.optimizer, values.learning_rate_schedule), ("muon", "wsd")
+        )
         self.assertFalse(values.next_sentence)
         self.assertEqual(
             (values.masked_lm_prob, values.eval_masked_lm_prob), (0.25, 0.15)
         )
         self.assertIn("`num_warmup_steps=300`", logs.output[0])
         self.assertIn("not from the recipe: `dropout=0.1`", logs.output[1])
+        for given in ("--optimizer=adamw", "--electra", "--init_checkpoint=model.ckpt"):
+            values = resolved(f"--recipe=budget {given}".replace("--bert_size", ""))
+            self.assertEqual((values.optimizer, values.learning_rate), ("adamw", 1e-3))
         # Its values are no given ones, which would exclude others.
         values = resolved("--recipe=budget --electra")
         self.assertFalse(values.is_given("next_sentence"))

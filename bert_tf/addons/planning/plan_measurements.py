@@ -31,7 +31,9 @@ from bert_tf.text.sources import file_chunks, text_chunks
 from bert_tf.training.launch import Ended, run_child
 
 TOKENS_PER_WEIGHT = 20
-# The learning rates of the sizes that are tried. Narrower models take larger ones.
+# AdamW's learning rates of the sizes that are tried. Narrower models take larger ones;
+# Muon, which trains models from scratch, takes MUON times as much.
+MUON = 4.0
 LEARNING_RATES = {
     "tiny": 1e-3,
     "mini": 1e-3,
@@ -40,7 +42,7 @@ LEARNING_RATES = {
     "base": 1e-4,
     "large": 1e-4,
 }
-_VERSION = 9  # of the measurements
+_VERSION = 10  # of the measurements
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, for a second sample
 _COUNTED_BYTES = 64_000_000
@@ -77,7 +79,7 @@ class Pace:
 
 
 def learning_rate(config: BertConfig) -> float:
-    """Returns the rate of the first size this wide and deep, or of the smallest one."""
+    """Returns AdamW's of the first size this wide and deep, or the smallest rate."""
     for size, rate in LEARNING_RATES.items():
         one = BertConfig.from_size(size)
         is_as_wide = one.hidden_size >= config.hidden_size
@@ -429,7 +431,8 @@ class Measurements:
             num_weights=num_weights(config),
             tokens_per_second=rate,
             memory_bytes=float(ended.peak_bytes),
-            learning_rate=learning_rate(config),
+            learning_rate=learning_rate(config)
+            * (MUON if self.options.init_checkpoint is None else 1.0),
         )
         self._measured.keep(size, made_from, dataclasses.asdict(pace))
         return pace
