@@ -1,4 +1,4 @@
-"""Held-out scores of the small sizes over the tokens that their trainings have seen.
+"""Held-out scores of a small size over the tokens that their trainings have seen.
 
     python benchmarks/reference_curves.py --data_dir=DATA --work_dir=RESULTS
 
@@ -30,7 +30,7 @@ TEXT = (
 )
 
 _STEPS = flags.DEFINE_multi_string(
-    "steps", ["tiny:5000", "mini:2000", "small:1000"], "SIZE:STEPS, each by a flag."
+    "steps", ["tiny:5000"], "SIZE:STEPS, each by a flag."
 )
 _EVAL_STEPS = flags.DEFINE_integer("eval_steps", 500, "Steps between evaluations.")
 _OUTPUT_FILE = flags.DEFINE_string("output_file", None, "The JSON file to write.")

@@ -126,11 +126,8 @@ def xla_compiles_for_the_cpu() -> bool:
 
 def is_on() -> bool:
     """Whether TensorFlow computes, and XLA some pieces of it."""
-    return (
-        keras.backend.backend() == "tensorflow"
-        and xla_compiles_for_the_cpu()
-        and _enabled.get()
-    )
+    is_tensorflow = keras.backend.backend() == "tensorflow"
+    return is_tensorflow and xla_compiles_for_the_cpu() and _enabled.get()
 
 
 def without_fusion() -> contextlib.AbstractContextManager:
@@ -458,7 +455,7 @@ def attended(scores: Any, bias: Any, values: Any, seed: Any, rate: float) -> Any
 
     With p the softmax, d = dropout(p), c the result, u its gradient and g = u V^T, the
     gradients are d g - p sum(d g), over a row, and d^T u for V; sum(d g) is sum(u c)
-    (Dao et al. 2022, "FlashAttention"). Only p is kept: its dropout is made again.
+    (Dao et al. 2022, "FlashAttention"). Kept are p and c: dropout is made again.
     Scores are [B, A, S, S], or [B, ..., S, K]; the bias, [B, 1, 1 or S, S], gets none.
     """
 

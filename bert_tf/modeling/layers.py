@@ -634,6 +634,7 @@ class TransformerLayer(Stored, keras.layers.Layer):
         if config.attention_window:
             attention = addon("local_attention").LocalSelfAttention
         self.attention = attention(config, self.dtype_policy)
+        self.attention.is_recomputed = recompute
         self.attention_output = ResidualOutput(
             config,
             adapter_size,

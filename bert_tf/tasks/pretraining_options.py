@@ -143,7 +143,8 @@ class PretrainingOptions(
         " 256, learning rate 1e-4, a million steps, 10,000 of warmup). budget, for a"
         " fixed number of hours (Izsak et al. 2021, Geiping and Goldstein 2022, Jordan"
         " et al. 2024): no dropout, no next sentence prediction, Muon at 4e-3 (from a"
-        " checkpoint AdamW at 1e-3), 6 % warmup, bias correction, batches of 32.",
+        " checkpoint, and with --electra, AdamW at 1e-3), 6 % warmup, bias correction,"
+        " batches of 32.",
         choices=tuple(RECIPES),
         decides="nothing",
     )

@@ -61,8 +61,10 @@ class RecipeTest(tf.test.TestCase):
         self.assertIn("`num_warmup_steps=300`", logs.output[0])
         self.assertIn("not from the recipe: `dropout=0.1`", logs.output[1])
         for given in ("--optimizer=adamw", "--electra", "--init_checkpoint=model.ckpt"):
-            values = resolved(f"--recipe=budget {given}".replace("--bert_size", ""))
+            values = resolved(f"--recipe=budget {given}")
             self.assertEqual((values.optimizer, values.learning_rate), ("adamw", 1e-3))
+        values = resolved("--recipe=budget --optimizer=lamb")
+        self.assertEqual((values.optimizer, values.learning_rate), ("lamb", 1e-3))
         # Its values are no given ones, which would exclude others.
         values = resolved("--recipe=budget --electra")
         self.assertFalse(values.is_given("next_sentence"))

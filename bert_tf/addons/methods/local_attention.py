@@ -89,6 +89,8 @@ class LocalAttentionMask(Stored, keras.layers.Layer):
 class LocalSelfAttention(SelfAttention):
     """Attention to a window, and to and from the global tokens."""
 
+    is_recomputed = False  # within a layer that is
+
     def __init__(self, config: BertConfig, dtype: Any = None):
         super().__init__(config, dtype)
         self.window: int = config.attention_window or 0
@@ -135,7 +137,8 @@ class LocalSelfAttention(SelfAttention):
         weights = fused.softmax(scores, mask)
         if training:  # the weights cost nothing in a graph that does not use them
             # Computing it again takes 6 % more time, and a fifth less memory.
-            attend = keras.remat(attended) if fused.is_on() else attended
+            is_kept = self.is_recomputed or not fused.is_on()
+            attend = attended if is_kept else keras.remat(attended)
             context = attend(*projected)
         else:
             context = ops.matmul(weights, values)

@@ -12,6 +12,7 @@ from bert_tf.addons.methods.local_attention import (
     LocalAttentionMask,
     LocalSelfAttention,
 )
+from bert_tf.modeling import fused
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.modeling.examples import randomize, small_config
@@ -91,6 +92,41 @@ class LocalAttentionTest(tf.test.TestCase, parameterized.TestCase):
                 is_token = inputs["input_mask"] == 1
                 difference = np.abs(found - expected)[is_token].max()
                 self.assertLess(difference, 2e-5)
+
+    @parameterized.product(length=(3, 17), num_global=(0, 2), rate=(0.0, 0.3))
+    def test_the_gradient_of_what_is_computed_again(self, length, num_global, rate):
+        config = dataclasses.replace(
+            CONFIG,
+            attention_window=4,
+            global_tokens=num_global or None,
+            attention_probs_dropout_prob=rate,
+        )
+        layer = LocalSelfAttention(config)
+        x = np.random.default_rng(1).normal(size=(3, length, config.hidden_size))
+        x = tf.constant(x, tf.float32)
+        layer.build(x.shape)
+        for weight in layer.weights:
+            if "seed" not in weight.path:
+                values = np.random.default_rng(2).normal(size=weight.shape)
+                weight.assign(values / np.sqrt(weight.shape[0]))
+        inputs = rows(length, num_global)
+        mask = LocalAttentionMask(config)(inputs["input_mask"], inputs["segment_ids"])
+        seed = tf.constant([1, 2]) if rate else None
+
+        def gradients():
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                context, _ = layer(x, mask, training=True, seed=seed)
+                total = tf.reduce_sum(context**2)
+            return tape.gradient(total, [x, *layer.trainable_variables])
+
+        found = tf.function(gradients)()
+        self.assertTrue(fused.is_on())
+        with fused.without_fusion():  # where all is kept
+            kept = tf.function(lambda: gradients())()
+        largest = max(np.abs(gradient).max() for gradient in kept)
+        for one, other in zip(found, kept, strict=True):
+            self.assertAllClose(one, other, rtol=0, atol=2e-6 * largest)
 
     @parameterized.product(length=(2, 6, 17, 24), num_global=(1, 3))
     @pytest.mark.jax
