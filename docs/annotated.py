@@ -1,4 +1,4 @@
-"""The annotated BERT in its other forms: a notebook, and a page for keras.io.
+"""The annotated BERT in its other forms: a notebook, a page for keras.io, the site's.
 
     python docs/annotated.py --notebook=colab/annotated_bert.ipynb
     python docs/annotated.py --keras_io=annotated_bert.py
@@ -77,6 +77,28 @@ def as_notebook(text: str, before: dict | None = None) -> dict:
         "nbformat": 4,
         "nbformat_minor": 5,
     }
+
+
+def with_outputs(text: str, notebook: dict) -> str:
+    """Returns the page with what the notebook's cells have printed and drawn."""
+    outputs = {
+        "".join(cell["source"]): cell.get("outputs") for cell in notebook["cells"]
+    }
+
+    def shown(block: re.Match[str]) -> str:
+        parts = [block[0]]
+        # A picture's words are the paragraph above its code.
+        *_, above = _BLOCK.sub("", text[: block.start()]).strip().split("\n\n")
+        words = " ".join(re.sub(r"[\[\]`*]", "", above).split())
+        for output in outputs.get(block["code"].strip("\n")) or ():
+            if "text" in output:
+                parts.append(f"```text\n{''.join(output['text']).strip()}\n```\n")
+            elif png := output["data"].get("image/png"):
+                content = "".join("".join(png).split())
+                parts.append(f"![{words}](data:image/png;base64,{content})\n")
+        return "\n".join(parts)
+
+    return _BLOCK.sub(shown, text)
 
 
 def as_keras_io(text: str, date: str) -> str:

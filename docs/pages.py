@@ -14,12 +14,14 @@ them work in both places; other files that they link to are copied.
 import ast
 import configparser
 import importlib
+import json
 import pathlib
 import re
 import sys
 from typing import Any
 
 from absl import flags
+from annotated import PAGE, with_outputs
 from docstrings import as_markdown
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
@@ -91,10 +93,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Makes the search list guides and commands before internals."""
+    """Makes the search list guides before internals; shows what a page has drawn."""
     path = page.file.src_uri
     if path in _LAST or (path.startswith("api/") and path != _api_page("bert_tf")):
         page.meta["search"] = {"boost": _OF_INTERNALS}
+    if path == PAGE.relative_to(ROOT).as_posix():
+        notebook = ROOT / "colab" / f"{PAGE.stem}.ipynb"
+        return with_outputs(markdown, json.loads(notebook.read_text("utf-8")))
     return markdown
 
 
@@ -231,18 +236,24 @@ def _command_text(name: str, module: str) -> str:
         "",
         f"Installed, the command is `{name}`.",
         "",
-        "## Flags",
-        "",
-        "| flag | default | what it is |",
-        "|---|---|---|",
     ]
-    for flag_name in values:
-        flag = values[flag_name]
-        if flag.name == flag_name:  # no short name
-            # absl writes the words that are allowed before the help, too.
-            text = re.sub(r"^<[^<>]*>: ", "", flag.help)
-            lines.append(f"| {_usage(flag)} | {_default(flag)} | {_cell(text)} |")
-    return "\n".join(lines) + "\n"
+    required = [n for n in options.declarations(kind) if options.is_required(kind, n)]
+    for title, names in {"Must be given": required, **options.groups(kind)}.items():
+        rows = [
+            f"| {_usage(values[one])} | {_meaning(values[one])} |"
+            for one in names
+            if title == "Must be given" or one not in required
+        ]
+        if rows:
+            lines += [
+                f"## {title}",
+                "",
+                "| flag | what it is |",
+                "|---|---|",
+                *rows,
+                "",
+            ]
+    return "\n".join(lines)
 
 
 def _main_of(module: str) -> str:
@@ -250,17 +261,20 @@ def _main_of(module: str) -> str:
 
 
 def _usage(flag: flags.Flag) -> str:
-    if flag.boolean:
-        return f"`--[no]{flag.name}`"
-    values = getattr(flag.parser, "enum_values", None) or ()
-    return f"`--{flag.name}`" + "".join(f"<br>`{value}`" for value in values)
+    # Whole, also on a phone.
+    name = f"--[no]{flag.name}" if flag.boolean else f"--{flag.name}"
+    return f'<code style="white-space: nowrap">{name}</code>'
 
 
-def _default(flag: flags.Flag) -> str:
-    if flag.default is None:
-        return ""
-    text = flag.serializer.serialize(flag.default) if flag.serializer else flag.default
-    return f"`{text}`" if text != "" else ""
+def _meaning(flag: flags.Flag) -> str:
+    # absl writes the words that are allowed before the help, too.
+    text = _cell(re.sub(r"^<[^<>]*>: ", "", flag.help))
+    if values := getattr(flag.parser, "enum_values", None):
+        text += f" One of {', '.join(f'`{value}`' for value in values)}."
+    if flag.default not in (None, ""):
+        serialized = flag.serializer and flag.serializer.serialize(flag.default)
+        text += f" Default: `{serialized or flag.default}`"
+    return text
 
 
 def _cell(text: str) -> str:

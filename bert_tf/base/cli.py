@@ -375,8 +375,7 @@ _HELP_METHODS = "help_methods"
 
 
 def _methods(kind: type[options.Options]) -> list[str]:
-    names = options.declarations(kind)
-    return [one for one in names if options.title_of(kind, one) == options.METHODS]
+    return options.groups(kind).get(options.METHODS, [])
 
 
 def page(
@@ -391,15 +390,9 @@ def page(
         entries = [_entry(flag_values[name]) for name in required]
         entries += [textwrap.indent(rule, "  ") for rule in dict.fromkeys(rules)]
         parts.append("\n".join(["Must be given:", *entries]))
-    for title in options.TITLES:
-        if title == options.METHODS:
-            continue
-        entries = [
-            _entry(flag_values[name])
-            for name in names
-            if name not in required and options.title_of(kind, name) == title
-        ]
-        if entries:
+    for title, group in options.groups(kind).items():
+        entries = [_entry(flag_values[one]) for one in group if one not in required]
+        if entries and title != options.METHODS:
             parts.append("\n".join([f"{title}:", *entries]))
     if methods := _methods(kind):
         flags_of_methods = ", ".join(f"--{name}" for name in methods)

@@ -346,12 +346,18 @@ def title_of(kind: type[Options], name: str) -> str:
     return first.title
 
 
+def groups(kind: type[Options]) -> dict[str, list[str]]:
+    """Returns the names of options by title, in the order of --help."""
+    found: dict[str, list[str]] = {title: [] for title in TITLES}
+    for name in declarations(kind):
+        found[title_of(kind, name)].append(name)
+    return {title: names for title, names in found.items() if names}
+
+
 def _described(kind: Any, text: str) -> str:
     """Returns a text with the options of a class, in the groups of --help."""
-    names = declarations(kind)
-    for title in TITLES:
-        if entries := [_entry(kind, n) for n in names if title_of(kind, n) == title]:
-            text += "\n".join([f"\n\n{title}:", *entries])
+    for title, names in groups(kind).items():
+        text += "\n".join([f"\n\n{title}:", *(_entry(kind, name) for name in names)])
     return text
 
 

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -96,6 +97,14 @@ class AnnotatedTest(tf.test.TestCase):
         self.assertEqual(stored, made, "make notebooks")
         text = "".join("".join(cell["source"]) for cell in made["cells"])
         self.assertIn("](../docs/pretraining.md)", text)
+
+    def test_the_sites_page_shows_what_the_notebook_has_drawn(self):
+        notebook = json.loads((ROOT / "colab/annotated_bert.ipynb").read_text("utf-8"))
+        shown = annotated.with_outputs(TEXT, notebook)
+        pictures = re.findall(r"^!\[(.+)\]\(data:image/png;base64,\w", shown, re.M)
+        self.assertLen(pictures, 5)
+        self.assertStartsWith(pictures[0], "A picture of twelve examples.")
+        self.assertIn("print(text[:110])\n```\n\n```text\nThe capital of", shown)
 
     def test_keras_ios_form_is_python_and_has_the_text(self):
         source = annotated.as_keras_io(TEXT, "2026/11/29")
