@@ -14,7 +14,7 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (32, 8_835),
+    "tfrecords.create_pretraining_data": (32, 8_840),
     "bert_tf.run_pretraining": (68, 21_570),
     "bert_tf.run_classifier": (74, 22_900),
     "bert_tf.export_model": (73, 23_970),

@@ -6,6 +6,7 @@ import; a path with a scheme (`gs://...`) goes through `tf.io.gfile`.
 
 import codecs
 import contextlib
+import difflib
 import fcntl
 import glob as local_glob
 import hashlib
@@ -74,6 +75,26 @@ def is_folder(path: str) -> bool:
     return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
 
 
+def instead(path: str) -> str:
+    """Returns what to give in place of a path that is not there, as a sentence."""
+    folder, name = os.path.split(path)
+    if folder and not exists_here(folder):
+        return f"Give another path; {folder} is not on this disk."
+    names = sorted(n for n in os.listdir(folder or os.curdir) if n[0] != ".")
+    if near := difflib.get_close_matches(name, names, 1, 0.75):
+        return f"Did you mean {os.path.join(folder, near[0])}?"
+    shown = ", ".join(names[:5]) + ", ..." * (len(names) > 5) or "no files"
+    return f"Give another path; {folder or os.getcwd()} has: {shown}"
+
+
+def require(path: str, what: str = "file") -> None:
+    """Raises InputError if there is no such file, or a folder in its place."""
+    if not exists(path):
+        raise InputError(f"No such {what}: {path}. {instead(path)}")
+    if is_folder(path):
+        raise InputError(f"{path} is a folder: give the path of a {what}.")
+
+
 def can_be_read_again(path: str) -> bool:
     """Whether it is a file, not a folder, pipe or device of this machine."""
     return is_remote(path) or os.path.isfile(path)
@@ -87,9 +108,7 @@ def make_folder(path: str) -> None:
     try:
         os.makedirs(path, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(
-            f"{path} must be a folder, but a file is in its way."
-        ) from error
+        raise InputError(f"{path}: a file is in its way. Give another.") from error
 
 
 def lock(path: str, in_use: str) -> int:
@@ -179,10 +198,7 @@ def open_binary(path: str, mode: str = "rb") -> IO[bytes]:
 def read_bytes(path: str, what: str = "file") -> bytes:
     """Returns the whole content of a file."""
     path = expanded(path)
-    if not exists(path):
-        raise InputError(f"No such {what}: {path}")
-    if is_folder(path):
-        raise InputError(f"The {what} is a folder, not a file: {path}")
+    require(path, what)
     with open_binary(path) as file:
         return file.read()
 
@@ -274,8 +290,8 @@ def parse_json(text: str, path: str, first_line: int = 1) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        line = first_line + error.lineno - 1
-        raise InputError(f"{path}:{line}: not valid JSON: {error.msg}.") from error
+        place = f"{path}:{first_line + error.lineno - 1}"
+        raise InputError(f"{place}: not valid JSON: {error.msg}; mend it.") from error
     except (ValueError, RecursionError) as error:
         # A number with thousands of digits, or as many nested lists.
         raise InputError(f"{path}:{first_line}: not valid JSON: {error}.") from error
@@ -458,9 +474,9 @@ def expand_globs(patterns: str | Iterable[str], flag: str) -> list[str]:
         patterns = split_paths(patterns)
     found: list[str] = []
     for pattern in patterns:
-        matches = matching(pattern)
-        if not matches:
-            raise InputError(f"`{flag}`: no file matches {pattern!r}.")
+        if not (matches := matching(pattern)):
+            hint = instead(pattern)
+            raise InputError(f"`{flag}`: no file matches {pattern!r}. {hint}")
         found.extend(matches)
     return found
 

@@ -291,7 +291,8 @@ class Options(metaclass=_Kind):
         self, *names: str, why: str = "mean the same: give one of them"
     ) -> Iterator[str]:
         """Yields a problem if options that exclude each other are set."""
-        if all(self.is_given(name) and _is_set(getattr(self, name)) for name in names):
+        values = [getattr(self, name) if self.is_given(name) else "" for name in names]
+        if all(value is not False and value not in ("", ()) for value in values):
             yield f"{' and '.join(f'`{name}`' for name in names)} {why}."
 
     def require_for(self, names: Iterable[str], needs: str) -> Iterator[str]:
@@ -490,8 +491,7 @@ def check_paths(options: Options) -> None:
 # Possible names of KerasHub presets; KerasHub has the list of existing ones.
 _PRESET = re.compile("[a-z0-9_]+")
 # Possible names of models on the Hugging Face Hub.
-_ON_THE_HUB = re.compile(r"[\w-]+(/[\w.-]+)?")
-_STANDARD_INPUT = "-"
+_ON_THE_HUB = re.compile(r"(?!.*ckpt)[\w-]+(/[\w.-]+)?")
 
 
 def check_path(path: str, where: str, kind: Path) -> None:
@@ -502,13 +502,12 @@ def check_path(path: str, where: str, kind: Path) -> None:
         if kind is Path.FOLDER and not files.is_folder(path):
             raise InputError(f"{where}{path} is a file, not a folder.")
         if kind is Path.FILE and files.is_folder(path):
-            raise InputError(f"{where}{path} is a folder, not a file.")
-    elif kind is Path.FILE and path != _STANDARD_INPUT:
-        raise InputError(f"{where}no such file: {path}")
-    elif kind is Path.FOLDER:
-        raise InputError(f"{where}no such folder: {path}")
+            raise InputError(f"{where}{path} is a folder; give a file.")
+    elif kind in (Path.FILE, Path.FOLDER) and path != "-":  # standard input
+        what = kind.name.lower()
+        raise InputError(f"{where}no such {what}: {path}. {files.instead(path)}")
     elif kind is Path.FILES and not files.matching(path):
-        raise InputError(f"{where}no file matches {path!r}.")
+        raise InputError(f"{where}no file matches {path!r}. {files.instead(path)}")
     elif (
         kind is Path.CHECKPOINT
         and not _PRESET.fullmatch(path)
@@ -520,13 +519,12 @@ def check_path(path: str, where: str, kind: Path) -> None:
 def no_checkpoint(path: str) -> str:
     """Returns the message for a missing checkpoint, neither a folder nor a prefix."""
     message = f"No checkpoint {path}: there is no such folder, and no {path}.index."
-    of_a_folder = "ckpt" in path or files.exists_here(os.path.dirname(path))
-    if _ON_THE_HUB.fullmatch(path) and not of_a_folder:
-        message += (
-            " If it is on the Hugging Face Hub, download it and give FOLDER: pip"
-            f" install huggingface_hub; hf download {path} --local-dir FOLDER"
-        )
-    return message
+    if files.exists_here(os.path.dirname(path)) or not _ON_THE_HUB.fullmatch(path):
+        return f"{message} {files.instead(path)}"
+    return (
+        f"{message} If it is on the Hugging Face Hub, download it and give FOLDER: pip"
+        f" install huggingface_hub; hf download {path} --local-dir FOLDER"
+    )
 
 
 def _expanded(value: str | Sequence[str]) -> Any:
@@ -534,11 +532,6 @@ def _expanded(value: str | Sequence[str]) -> Any:
     if isinstance(value, str):
         return ",".join(files.expanded(path) for path in value.split(","))
     return tuple(files.expanded(path.strip()) for path in value)
-
-
-def _is_set(value: Any) -> bool:
-    """Whether a value has an effect."""
-    return value is not False and value not in ("", ())
 
 
 def _problem(value: Any, declared: Declared) -> str:

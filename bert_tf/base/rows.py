@@ -138,7 +138,7 @@ def _shown(path: str) -> str:
 
 def _refuse_nameless(names: Sequence[str], path: str) -> None:
     if not names:
-        raise InputError(f"{path}: the file is empty, or all its cells are.")
+        raise InputError(f"{path}: the file is empty, or all its cells. Give another.")
 
 
 _warn_once = functools.cache(logging.warning)  # a file may be opened several times
@@ -171,9 +171,8 @@ def _decoded(
     if path == STANDARD:
         stdin: Any = sys.stdin.buffer
         pieces = iter(lambda: stdin.read1(1 << 16), b"")
-    elif not files.exists(path) or files.is_folder(path):
-        raise InputError(f"No such {what}: {path}")
     else:
+        files.require(path, what)
         pieces = unpacking.read_pieces(path)
     shown, first = _shown(path), next(pieces, b"")
     if message := files.no_text(first, shown):
@@ -526,8 +525,7 @@ def parquet_file(path: str) -> Iterator[Any]:
     import pyarrow
     from pyarrow import parquet
 
-    if not files.exists(path) or files.is_folder(path):
-        raise InputError(f"No such data file: {path}")
+    files.require(path, "data file")
     with files.open_binary(path) as file:
         try:
             yield parquet.ParquetFile(file)

@@ -152,8 +152,7 @@ _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 def read_tensors(path: str) -> dict[str, Tensor]:
     """Returns a safetensors file's tensors by name; reads only the header now."""
-    if not files.exists(path):
-        raise InputError(f"No such file: {path}")
+    files.require(path)
     copy = None
     if files.is_remote(path):
         # The package reads only local files. The tensors keep the copy alive.

@@ -399,8 +399,7 @@ def stored_in(path: str, ignored: Sequence[str] = ()) -> dict[str, Tensor]:
     import h5py
     import ml_dtypes
 
-    if not files.exists(path):
-        raise InputError(f"{path} is missing.")
+    files.require(path)
     tensors: dict[str, Tensor] = {}
     refused: list[str] = []
 

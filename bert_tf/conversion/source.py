@@ -379,7 +379,7 @@ def load_tokenizer(path: str | Source, **options: Any) -> WordPieceTokenizer:
     tokenizer.require_same()
     if tokenizer.vocabulary is None:
         missing = os.path.join(folder_of(path), VOCAB_NAME)
-        raise InputError(f"No such vocabulary file: {missing}")
+        raise InputError(f"No such vocabulary file: {missing}. Copy the model's there.")
     if tokenizer.do_lower_case is not None:
         options.setdefault("do_lower_case", tokenizer.do_lower_case)
     elif tokenizer.vocabulary.has_upper_case:

@@ -263,7 +263,7 @@ class RecordSet:
             raise InputError(
                 f"`input_file`: nothing in {self.chunks[0].source.path}"
                 f"{' and the others' if len(self.chunks) > 1 else ''}: no line gives a"
-                " token."
+                " token. Give a text."
             )
         if self.settings.masking == STATIC_MASKING:
             warn_if_few(
@@ -499,7 +499,7 @@ def _check_output_files(chunks: Sequence[Chunk], output_files: Sequence[str]) ->
         if files.is_folder(path):
             raise InputError(f"`output_file`: {path} is a folder; name a file in it.")
         if other := taken.get(files.identity(path)):
-            raise InputError(f"`output_file`: {path} is also {other}.")
+            raise InputError(f"`output_file`: {path} is also {other}. Give another.")
         taken[files.identity(path)] = f"the output file {path}"
 
 

@@ -96,7 +96,7 @@ class TableSplit:
                 f" with {value!r} in column {column!r}"
                 for column, value in self.only.items()
             )
-            raise InputError(f"{path}: no examples{wanted} in this file.")
+            raise InputError(f"{path}: no examples{wanted} in this file. Give another.")
         return examples
 
     def check(self, path: str) -> None:

@@ -240,8 +240,7 @@ def make_chunks(
     """Cuts files into chunks, in order; the cuts depend only on the arguments."""
     paths = list(paths)
     for path in paths:
-        if not files.exists(path):
-            raise InputError(f"No such input file: {path}")
+        files.require(path, "input file")
         if not files.can_be_read_again(path):
             raise InputError(
                 f"The input file is a pipe or a device, which cannot be read twice:"

@@ -27,7 +27,7 @@ import numpy as np
 from keras import ops
 
 from bert_tf.base.addons import addon
-from bert_tf.modeling.objectives import Mean, Objective, Records, RowsOfReplica
+from bert_tf.modeling.objectives import Objective, Records, RowsOfReplica
 from bert_tf.optimization.optimizers import clip_scale
 
 
@@ -134,10 +134,10 @@ def loss_and_sums(
 ) -> tuple[Any, Sums]:
     """Returns a part's share of the loss by the whole batch's weights, and its sums."""
     means = objective.means(batch, outputs, rows)
-    losses = [means[name].value(weight) for name, weight in weights.items()]
     # Not add_n, which adds in no fixed order.
-    loss = ops.sum(ops.stack(losses))
-    return loss, {name: _stack(mean) for name, mean in means.items()}
+    loss = ops.sum(ops.stack([means[name].value(x) for name, x in weights.items()]))
+    sums = {n: [ops.cast(x, "float32") for x in mean[:2]] for n, mean in means.items()}
+    return loss, {name: ops.stack(parts) for name, parts in sums.items()}
 
 
 def update(
@@ -198,10 +198,6 @@ def _num_sequences(batch: Records) -> Any:
     if "next_sentence_weights" in batch:
         return ops.cast(ops.sum(batch["next_sentence_weights"]), "float32")
     return ops.convert_to_tensor(float(next(iter(batch.values())).shape[0]))
-
-
-def _stack(mean: Mean) -> Any:
-    return ops.stack([ops.cast(part, "float32") for part in (mean.total, mean.weight)])
 
 
 def as_float64(sums: Sums) -> dict[str, np.ndarray]:

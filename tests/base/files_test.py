@@ -217,8 +217,6 @@ class RemoteFileTest(FolderCase):
             self.assertEqual(pathlib.Path(path).read_text("utf-8"), "a\n\u00e9\n")
             self.assertTrue(files.can_be_read_again(prefix + path))
         self.assertFalse(files.can_be_read_again(os.devnull))
-        os.utime(path, ns=(1, 12345))
-        self.assertEqual(files.time_of_change(path), 12345)
 
 
 # Python's own calls on paths, which fail on remote ones.

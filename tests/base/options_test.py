@@ -108,17 +108,24 @@ class PathsTest(FolderCase):
         folder = self.get_temp_dir()
         file = self.write("a.txt", "x")
         self.write("model.ckpt.index", "x")
+        gone = f"{folder}/gone"
+        has = f"Give another path; {folder} has: a.txt, model.ckpt.index"
         for path, kind, message in (
             (file, Path.FOLDER, f"--x: {file} is a file, not a folder."),
-            (folder, Path.FILE, f"--x: {folder} is a folder, not a file."),
-            ("/no", Path.FILE, "--x: no such file: /no"),
-            ("/no", Path.FOLDER, "--x: no such folder: /no"),
-            ("/no*", Path.FILES, "--x: no file matches '/no*'."),
+            (folder, Path.FILE, f"--x: {folder} is a folder; give a file."),
+            (gone, Path.FILE, f"--x: no such file: {gone}. {has}"),
+            (gone, Path.FOLDER, f"--x: no such folder: {gone}. {has}"),
+            (f"{gone}*", Path.FILES, f"--x: no file matches '{gone}*'. {has}"),
             (
-                "/no/ckpt",
+                f"{folder}/a.tx",
+                Path.FILE,
+                f"--x: no such file: {folder}/a.tx. Did you mean {folder}/a.txt?",
+            ),
+            (
+                f"{gone}/ckpt",
                 Path.CHECKPOINT,
-                "--x: No checkpoint /no/ckpt: there is no such folder, and no"
-                " /no/ckpt.index.",
+                f"--x: No checkpoint {gone}/ckpt: there is no such folder, and no"
+                f" {gone}/ckpt.index. Give another path; {gone} is not on this disk.",
             ),
         ):
             with self.assertRaises(InputError) as caught:

@@ -136,7 +136,7 @@ def read_texts(path: str, options: EmbeddingOptions) -> TextSet:
         examples.append(TextExample(texts, score / options.max_score, row.place))
     left_out.report(has_labels=True)
     if not examples:
-        raise InputError(f"{path}: no examples in this file.")
+        raise InputError(f"{path}: no examples in this file. Give another.")
     kind = KINDS[len(columns) - 1] if score_column is None else SCORED
     return TextSet(kind, examples)
 

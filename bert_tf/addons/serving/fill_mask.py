@@ -56,7 +56,7 @@ def fill_masks(
     for text in texts:
         ids = tokenizer.encode(text)
         if vocabulary.mask_id not in ids:
-            raise InputError(f"No [MASK] in the text: {text!r}")
+            raise InputError(f"No [MASK] in the text: {text!r}. Write it for a word.")
         if len(ids) + 2 > longest:
             raise InputError(
                 f"The text has {len(ids) + 2} tokens with [CLS] and [SEP]; the model"
@@ -112,7 +112,7 @@ def run(options: FillMaskOptions) -> None:
         )
     for text in texts:
         if "[MASK]" not in text:
-            raise InputError(f"No [MASK] in the text: {text!r}")
+            raise InputError(f"No [MASK] in the text: {text!r}. Write it for a word.")
     cli.import_tensorflow(options)
     from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_pretrainer

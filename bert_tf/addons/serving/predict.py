@@ -477,7 +477,7 @@ def run(options: PredictOptions) -> None:
     for flag in ("text_a_column", "text_b_column", "question_column", "context_column"):
         if name := getattr(options, flag):
             rows.require(name, [*rows.names_of(first.cells)], first.place, flag)
-    _refuse_output(options.output_file)
+    _refuse_output(options.output_file, options.input_file)
     from bert_tf.conversion.source import open_reading, read_export
 
     # A remote checkpoint is read with TensorFlow, whatever its format.
@@ -594,10 +594,12 @@ def _refuse_header(first: Row, column: str | None) -> None:
             )
 
 
-def _refuse_output(path: str) -> None:
-    """Raises InputError for an output that could not be written."""
+def _refuse_output(path: str, input_file: str) -> None:
+    """Raises InputError for an output that could not be written, or would destroy."""
     if path == STANDARD:
         return
+    if files.identity(path) == files.identity(input_file):
+        raise InputError(f"`output_file={path}` is also the input. Give another name.")
     if files.is_folder(path):
         raise InputError(f"`output_file={path}` is a folder: name a file in it.")
     folder = os.path.dirname(path)

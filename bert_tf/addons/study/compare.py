@@ -325,7 +325,7 @@ def _trials(folder: str) -> list[float]:
 
 def _predicted(folder: str, options: CompareOptions) -> dict[str, Predicted]:
     if not files.is_folder(folder):
-        raise InputError(f"No such folder: {folder}")
+        raise InputError(f"No such folder: {folder}. {files.instead(folder)}")
     found: dict[str, Predicted] = {}
     for name in sorted(files.names_in(folder)):
         path, read = os.path.join(folder, name), None

@@ -336,7 +336,10 @@ class TableQuestions(CheckedQuestions):
                 words = r"\s+".join(map(re.escape, text.split()))
                 there = re.search(re.escape(text), context) or re.search(words, context)
                 if there is None:
-                    raise EntryError(f"its context does not have {shown(text)}")
+                    problem = (
+                        f"its context does not have {shown(text)}: copy it from there"
+                    )
+                    raise EntryError(problem)
                 text, start = there.group(), there.start()
                 if re.search(words, context[start + 1 :]):
                     self._several.append(line)
@@ -375,7 +378,7 @@ def read_file(
     """Reads the questions of a file in SQuAD's format, or of a table."""
     # It may be compressed. For training it may also be TriviaQA's own file, with the
     # folder of its documents.
-    with other_formats.naming(path, "run_squad"):
+    with other_formats.naming(path, "a table" if _is_table(path) else "run_squad"):
         if _is_table(path):
             return TableQuestions(path, columns, for_training=for_training, **kind)
         content, sha256 = read_json(path)

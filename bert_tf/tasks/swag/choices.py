@@ -152,7 +152,7 @@ def _choices(
             examples.append(example)
     left_out.report(has_labels=has_labels)
     if target is None or not examples:
-        raise InputError(f"{path}: no examples in it.")
+        raise InputError(f"{path}: no examples in it. Give another.")
     nothing = ("",) * target.num_outputs
     filled = [one._replace(endings=one.endings or nothing) for one in examples]
     return ChoiceSet(filled, target)

@@ -174,7 +174,7 @@ def check_file(path: str, layout: Layout, *, has_labels: bool | None) -> None:
     with other_formats.naming(path, "run_ner"):
         found = next(iter(_sentences(path, layout, has_labels, 0)), None)
     if found is None and files.size(path) == 0:
-        raise InputError(f"{path}: the file is empty.")
+        raise InputError(f"{path}: the file is empty. Give another.")
 
 
 def _sentences(
@@ -254,8 +254,7 @@ def _refuse_nested(sentences: Iterable[Sentence]) -> None:
 
 def numbered_lines(path: str) -> Iterator[Numbered]:
     """Yields the lines of a file, stripped, with their numbers from 1."""
-    if not files.exists(path) or files.is_folder(path):
-        raise InputError(f"No such {_WHAT}: {path}")
+    files.require(path, _WHAT)
     number = 0
     for block in read_blocks(path):
         for line in lines_of(block, path, keep_mark=False):

@@ -320,8 +320,12 @@ class ReaderTest(FolderCase):
             with self.assertRaisesRegex(InputError, reason) as raised:
                 read_file(self.write("squad.json", content))
             self.assertNotIn("\n", str(raised.exception))
-        for path in ("nowhere.json", self.get_temp_dir()):
-            with self.assertRaisesRegex(InputError, f"No such SQuAD file: {path}"):
+        folder = self.get_temp_dir()
+        for path, reason in (
+            ("nowhere.json", "No such SQuAD file: nowhere.json"),
+            (folder, f"{folder} is a folder: give the path of a SQuAD file"),
+        ):
+            with self.assertRaisesRegex(InputError, reason):
                 read_file(path)
 
 
