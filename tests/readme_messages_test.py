@@ -15,12 +15,10 @@ _ABSL = {"Unknown command line flag"}
 
 
 def _quoted():
-    """The messages of the table's first column, code spans apart."""
+    """The messages of the headings, code spans apart."""
     text = (_ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
-    rows = [line for line in text.split("\n") if line[:3] == "| `"]
-    return [
-        quote for row in rows for quote in re.findall("`(.*?)`", row.split(" | ")[0])
-    ]
+    headings = re.findall("^### (.*)", text, re.MULTILINE)
+    return [quote for heading in headings for quote in re.findall("`(.*?)`", heading)]
 
 
 def _messages():
