@@ -21,6 +21,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.modeling.encoder import BertEncoder
+from tests.addons.serving.text_models_test import SERVERS_PACKAGES
 from tests.readme import markdown
 from tests.readme.commands import commands
 from tests.script_case import FolderCase
@@ -107,6 +108,13 @@ class ServingPageTest(FolderCase):
         importlib.util.find_spec("fastembed") is None,
         reason="fastembed is in the environment of `make test-exports`",
     )
+    def test_what_a_server_installs(self):
+        installed = re.search(
+            "^pip install (absl-py .*)", PAGE.read_text("utf-8"), re.M
+        )
+        self.assertContainsSubset(installed[1].split(), SERVERS_PACKAGES)
+        self.assertNotIn("tensorflow", SERVERS_PACKAGES)
+
     def test_fastembed(self):
         self.export("vectors_onnx")
         names = {}

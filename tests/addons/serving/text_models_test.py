@@ -66,6 +66,13 @@ def texts(count, seed, most=9):
     ]
 
 
+# docs/serving.md installs these for a server, and pip what they require.
+SERVERS_PACKAGES = {
+    *("absl-py", "bert-tf", "numpy", "onnx", "onnxruntime", "safetensors", "tqdm"),
+    *("flatbuffers", "ml-dtypes", "packaging", "protobuf", "typing-extensions"),
+}
+
+
 class TextModelsTest(FolderCase):
     def test_a_pair_needs_two_segments(self):
         config = dataclasses.replace(toy.CONFIG, type_vocab_size=1)
@@ -410,8 +417,10 @@ class TextModelsTest(FolderCase):
             found = getattr(bert_tf.load(exported), method)(*arguments)
             expected.append(f"{found!r}")
         code = f"""
-import json, sys
-sys.modules |= dict.fromkeys(("tensorflow", "keras", "keras_hub"))
+import importlib.metadata, json, sys
+for name, found in importlib.metadata.packages_distributions().items():
+    if not {SERVERS_PACKAGES!r} & {{one.lower().replace("_", "-") for one in found}}:
+        sys.modules[name] = None  # cannot be imported
 import bert_tf
 for path, method, *arguments in json.loads({json.dumps(calls)!r}):
     print(repr(getattr(bert_tf.load(path), method)(*arguments)))
