@@ -271,7 +271,7 @@ def _meaning(flag: flags.Flag) -> str:
     text = _cell(re.sub(r"^<[^<>]*>: ", "", flag.help))
     if values := getattr(flag.parser, "enum_values", None):
         text += f" One of {', '.join(f'`{value}`' for value in values)}."
-    if flag.default not in (None, ""):
+    if flag.default not in (None, "", []):
         serialized = flag.serializer and flag.serializer.serialize(flag.default)
         text += f" Default: `{serialized or flag.default}`"
     return text

@@ -1,6 +1,6 @@
 """The messages that users meet first, as in first_messages.txt.
 
-python -m tests.first_messages_test FILE  writes them, for the commands in FILE
+python -m tests.first_messages_test  writes them anew, for the same commands
 """
 
 import itertools
@@ -9,7 +9,6 @@ import pathlib
 import re
 import shlex
 import string
-import sys
 import tempfile
 
 import pytest
@@ -95,18 +94,19 @@ class FirstMessagesTest(tf.test.TestCase):
         self.assertEqual({*os.listdir(folder)} - {*before, "out"}, set())
 
 
-def _main(path):
+def _main():
     blocks = []
     with tempfile.TemporaryDirectory() as folder:
-        lines = pathlib.Path(path).read_text("utf-8").splitlines()
+        lines = _LIST.read_text("utf-8").splitlines()
         _write_files(folder)
         os.chdir(folder)
         for line in lines:
-            line = line.removeprefix("$ ")
-            is_title = line.startswith("#")
-            blocks.append(line if is_title else f"$ {line}\n{_said(line, folder)[1]}")
+            if line.startswith("#"):
+                blocks.append(line)
+            elif line.startswith("$ "):
+                blocks.append(f"{line}\n{_said(line[2:], folder)[1]}")
     _LIST.write_text("\n\n".join(blocks) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main()

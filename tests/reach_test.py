@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (32, 8_840),
+    "tfrecords.create_pretraining_data": (32, 8_842),
     "bert_tf.run_pretraining": (68, 21_570),
-    "bert_tf.run_classifier": (74, 22_900),
+    "bert_tf.run_classifier": (74, 22_902),
     "bert_tf.export_model": (73, 23_970),
 }
 MOST_LINES_OF_THE_CORE = 38_660
-MOST_LINES = 56_520
+MOST_LINES = 56_522
 
 
 class ReachTest(tf.test.TestCase):

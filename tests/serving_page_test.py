@@ -104,10 +104,6 @@ class ServingPageTest(FolderCase):
             for label, share in answer.json()["probabilities"].items():
                 self.assertAllClose(share, one.probabilities[label], atol=1e-5)
 
-    @pytest.mark.skipif(
-        importlib.util.find_spec("fastembed") is None,
-        reason="fastembed is in the environment of `make test-exports`",
-    )
     def test_what_a_server_installs(self):
         installed = re.search(
             "^pip install (absl-py .*)", PAGE.read_text("utf-8"), re.M
@@ -115,6 +111,10 @@ class ServingPageTest(FolderCase):
         self.assertContainsSubset(installed[1].split(), SERVERS_PACKAGES)
         self.assertNotIn("tensorflow", SERVERS_PACKAGES)
 
+    @pytest.mark.skipif(
+        importlib.util.find_spec("fastembed") is None,
+        reason="fastembed is in the environment of `make test-exports`",
+    )
     def test_fastembed(self):
         self.export("vectors_onnx")
         names = {}

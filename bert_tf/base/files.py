@@ -77,13 +77,15 @@ def is_folder(path: str) -> bool:
 
 def instead(path: str) -> str:
     """Returns what to give in place of a path that is not there, as a sentence."""
-    folder, name = os.path.split(path)
-    if folder and not exists_here(folder):
-        return f"Give another path; {folder} is not on this disk."
-    names = sorted(n for n in os.listdir(folder or os.curdir) if n[0] != ".")
-    if near := difflib.get_close_matches(name, names, 1, 0.75):
+    folder, name = os.path.split(path.rstrip("/"))
+    try:
+        found = sorted(os.listdir(folder or os.curdir))
+    except OSError:
+        return f"Give another path; {folder} is no folder that can be read here."
+    there = [n for n in found if n[0] != "." and exists(os.path.join(folder, n))]
+    if near := difflib.get_close_matches(name, there, 1, 0.75):
         return f"Did you mean {os.path.join(folder, near[0])}?"
-    shown = ", ".join(names[:5]) + ", ..." * (len(names) > 5) or "no files"
+    shown = ", ".join(there[:5]) + ", ..." * (len(there) > 5) or "no files"
     return f"Give another path; {folder or os.getcwd()} has: {shown}"
 
 
@@ -92,7 +94,7 @@ def require(path: str, what: str = "file") -> None:
     if not exists(path):
         raise InputError(f"No such {what}: {path}. {instead(path)}")
     if is_folder(path):
-        raise InputError(f"{path} is a folder: give the path of a {what}.")
+        raise InputError(f"{path} is a folder: give the path of a file.")
 
 
 def can_be_read_again(path: str) -> bool:

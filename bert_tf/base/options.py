@@ -503,7 +503,7 @@ def check_path(path: str, where: str, kind: Path) -> None:
             raise InputError(f"{where}{path} is a file, not a folder.")
         if kind is Path.FILE and files.is_folder(path):
             raise InputError(f"{where}{path} is a folder; give a file.")
-    elif kind in (Path.FILE, Path.FOLDER) and path != "-":  # standard input
+    elif kind is Path.FOLDER or (kind is Path.FILE and path != "-"):  # - is stdin
         what = kind.name.lower()
         raise InputError(f"{where}no such {what}: {path}. {files.instead(path)}")
     elif kind is Path.FILES and not files.matching(path):

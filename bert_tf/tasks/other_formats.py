@@ -24,7 +24,7 @@ _FORMATS = tuple(
         (
             "run_squad",
             r'\s*[{\[].*"(paragraphs|qas)"\s*:',
-            "SQuAD's JSON, which run_squad reads",
+            "SQuAD's JSON, which run_squad reads if its name ends in .json",
         ),
         ("run_ner", _SPANS, "texts with spans, which run_ner reads"),
         (
@@ -38,7 +38,7 @@ _FORMATS = tuple(
             "JSON lines of choices, which run_swag reads",
         ),
         (
-            "run_classifier run_ner run_swag a table",
+            "run_classifier run_ner run_swag table",
             r"(?i)(?=[^\n]*\bquestion\b)(?=[^\n]*[,\t])[^\n{\[]*\b(context|answers?)\b",
             "a table of questions, which run_squad reads if its name ends in .csv, .tsv"
             " or .jsonl",
@@ -51,7 +51,7 @@ def format_of(text: str, command: str) -> str:
     """Names the apparent format of a text; "" if unknown or the command's own."""
     for commands, pattern, said in _FORMATS:
         if pattern.match(text):
-            return "" if command in commands else said
+            return "" if command in commands.split() else said
     return ""
 
 

@@ -217,6 +217,23 @@ class RemoteFileTest(FolderCase):
             self.assertEqual(pathlib.Path(path).read_text("utf-8"), "a\n\u00e9\n")
             self.assertTrue(files.can_be_read_again(prefix + path))
         self.assertFalse(files.can_be_read_again(os.devnull))
+        os.utime(path, ns=(1, 12345))
+        self.assertEqual(files.time_of_change(path), 12345)
+
+    def test_what_to_give_instead(self):
+        folder = self.folder()
+        for name in ("train.csv", ".hidden"):
+            pathlib.Path(folder, name).touch()
+        os.symlink("nowhere", f"{folder}/trail.csv")
+        for path, said in (
+            ("trian.csv", f"Did you mean {folder}/train.csv?"),
+            ("trian.csv/", f"Did you mean {folder}/train.csv?"),
+            ("hiden", f"Give another path; {folder} has: train.csv"),
+        ):
+            self.assertEqual(files.instead(f"{folder}/{path}"), said)
+        for path in (f"{folder}/train.csv/x", f"{folder}/a*/train.csv", "gs://no/such"):
+            said = f"; {os.path.dirname(path)} is no folder that can be read here."
+            self.assertEndsWith(files.instead(path), said)
 
 
 # Python's own calls on paths, which fail on remote ones.

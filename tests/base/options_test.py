@@ -125,7 +125,8 @@ class PathsTest(FolderCase):
                 f"{gone}/ckpt",
                 Path.CHECKPOINT,
                 f"--x: No checkpoint {gone}/ckpt: there is no such folder, and no"
-                f" {gone}/ckpt.index. Give another path; {gone} is not on this disk.",
+                f" {gone}/ckpt.index. Give another path; {gone} is no folder that"
+                " can be read here.",
             ),
         ):
             with self.assertRaises(InputError) as caught:

@@ -7,8 +7,8 @@ blocks of w tokens, and the queries of a block see the keys of three blocks.
 
     scores = q k / sqrt(D) + bias      of 3 w neighbours and g global tokens
 
-The blocks of all sequences are the rows of a batch: so they have full attention's
-layouts, which a TPU's compiler makes a quarter faster than blocks within heads.
+The blocks of all sequences are the rows of one batch, in full attention's layouts: so a
+TPU's compiler joins the scores with their softmax.
 
 Shapes: B batch, S sequence, N = B n blocks of w tokens, n of each sequence; c their
 keys (3 w; S if one block has the whole sequence), g global tokens, A heads, H hidden,

@@ -305,7 +305,7 @@ class ModelGraph:
         context = graph.add("Transpose", context, perm=order)
         return graph.add("Reshape", context, [*same, width])
 
-    # Local attention, as `local_attention` has it.
+    # Local attention, for tokens as `local_attention` has it.
 
     def _blocks(self, segments: str, window: int) -> _Blocks:
         """Returns the blocks, of w tokens or of all S, and the keys that they see."""

@@ -378,8 +378,9 @@ def read_file(
     """Reads the questions of a file in SQuAD's format, or of a table."""
     # It may be compressed. For training it may also be TriviaQA's own file, with the
     # folder of its documents.
-    with other_formats.naming(path, "a table" if _is_table(path) else "run_squad"):
-        if _is_table(path):
+    is_table = _is_table(path)
+    with other_formats.naming(path, "table" if is_table else "run_squad"):
+        if is_table:
             return TableQuestions(path, columns, for_training=for_training, **kind)
         content, sha256 = read_json(path)
         parts = content if isinstance(content, dict) else {}

@@ -323,7 +323,7 @@ class ReaderTest(FolderCase):
         folder = self.get_temp_dir()
         for path, reason in (
             ("nowhere.json", "No such SQuAD file: nowhere.json"),
-            (folder, f"{folder} is a folder: give the path of a SQuAD file"),
+            (folder, f"{folder} is a folder: give the path of a file"),
         ):
             with self.assertRaisesRegex(InputError, reason):
                 read_file(path)
