@@ -185,10 +185,10 @@ class ReadChoicesTest(tf.test.TestCase):
         for name, lines, message in (
             ("a.csv", [], "empty"),
             ("a.csv", [HEADER], "no examples"),
-            ("a.csv", [",,,", '""'], "the file is empty, or all its cells are"),
+            ("a.csv", [",,,", '""'], "the file is empty, or all its cells"),
             ("a.jsonl", ["[", "]"], "the file is empty"),
             ("a.jsonl", ["[", "]]"], ":2: not valid JSON: Extra data"),
-            ("a.jsonl", ["{}"], "all its cells are"),
+            ("a.jsonl", ["{}"], "all its cells"),
         ):
             self.write(name, *lines)
             self.assert_refused(message)
