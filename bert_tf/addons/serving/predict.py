@@ -595,7 +595,7 @@ def _refuse_header(first: Row, column: str | None) -> None:
 
 
 def _refuse_output(path: str, input_file: str) -> None:
-    """Raises InputError for an output that could not be written, or would destroy."""
+    """Raises InputError for an output that cannot be written, or is the input."""
     if path == STANDARD:
         return
     if files.identity(path) == files.identity(input_file):
