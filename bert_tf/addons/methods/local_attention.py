@@ -170,17 +170,38 @@ class LocalSelfAttention(SelfAttention):
         return list(self.projections(x)), 1 if keras_backend.is_jax() else 2
 
     def _of_global(self, x: Any, mask: Any, num_global: Any, seed: Any) -> Any:
-        """Returns the context of the first tokens as global ones, [B, A, g, D]."""
+        """Returns the context of the first tokens as global ones, [B, A, g, D].
+
+        No other token's key and value is computed: they are few, so that (q K) x and
+        V (p x) take less than q (K x) and p (V x).
+        """
         if seed is not None:
             other = ops.cast([_OTHER_MASK], seed.dtype)
             seed = ops.concatenate([seed[:1] + other, seed[1:]])
         query, key, value = self.of_global
-        queries = self._by_head(
-            query(_part(x, 1, 0, num_global)) * self.head_size**-0.5
+        queries = query(_part(x, 1, 0, num_global)) * self.head_size**-0.5
+        queries = self._by_head(queries)
+        shape = (-1, self.num_heads, self.head_size)
+        keys, values = (
+            ops.transpose(ops.reshape(each.kernel, shape), (1, 2, 0))  # [A, D, H]
+            for each in (key, value)
         )
-        keys, values = (self._by_head(layer(x)) for layer in (key, value))
-        scores = ops.matmul(queries, ops.swapaxes(keys, 2, 3))
-        return fused.attended(scores, mask, values, seed, self.dropout.rate)
+        key_bias, value_bias = (
+            ops.reshape(each.bias, (*shape[1:], 1)) for each in (key, value)
+        )
+        batch, length, width = ops.shape(x)
+        rows = ops.reshape(ops.matmul(queries, keys), (batch, -1, width))
+        scores = ops.matmul(rows, ops.swapaxes(x, 1, 2))
+        scores += ops.reshape(ops.matmul(queries, key_bias), (batch, -1, 1))
+        mask = ops.reshape(mask, (batch, 1, length))
+
+        def mean(of: Any) -> Any:
+            c = fused.attended(scores, mask, of, seed, self.dropout.rate)
+            return ops.reshape(c, (*ops.shape(queries)[:3], -1))
+
+        kept = mean(ops.ones_like(_part(x, 2, 0, 1)))  # 1 without dropout
+        context = ops.matmul(mean(x), ops.swapaxes(values, 1, 2))
+        return context + kept * ops.swapaxes(value_bias, 1, 2)
 
 
 def _blocks(x: Any, window: int) -> tuple[Any, Any]:
@@ -188,9 +209,10 @@ def _blocks(x: Any, window: int) -> tuple[Any, Any]:
     batch, length, *others = ops.shape(x)
     if isinstance(length, int) and length <= window:
         return x, 1
-    padding = ops.zeros((batch, -length % window, *others), x.dtype)
-    num = -(-length // window)
-    x = ops.concatenate([x, padding], axis=1)
+    padding, num = -length % window, -(-length // window)
+    if not isinstance(padding, int) or padding:
+        zeros = ops.zeros((batch, padding, *others), x.dtype)
+        x = ops.concatenate([x, zeros], axis=1)
     return ops.reshape(x, (batch * num, window, *others)), num
 
 
