@@ -31,7 +31,7 @@ _OTHER_MASK = 0x5EED
 
 
 # The addends of local scores, 0 or a penalty, [N, 1, w, c + g]; with global tokens also
-# those of their scores, [B, 1, 1, S], and which tokens they are, bool [B, g].
+# those of their scores, [B, 1, S], and which tokens they are, bool [B, S].
 LocalMask = tuple[Any, ...]
 
 
@@ -49,10 +49,10 @@ class LocalAttentionMask(Stored, keras.layers.Layer):
     ) -> LocalMask:
         """Returns the masks of rows [B, S]; a packed row's sequences stay apart."""
         is_token = ops.cast(input_mask, "bool")
-        is_global = (is_token & ops.equal(segment_ids, 0))[:, : self.num_global]
-        rest = ops.zeros_like(is_token[:, self.num_global :])
-        is_neighbour = is_token & ~ops.concatenate([is_global, rest], axis=1)
-        seen, (blocks, num_blocks) = self._of_keys(is_neighbour), self._cut(is_token)
+        is_first = ops.arange(ops.shape(is_token)[1]) < self.num_global
+        is_global = is_token & ops.equal(segment_ids, 0) & is_first
+        seen = self._of_keys(is_token & ~is_global)
+        blocks, num_blocks = self._cut(is_token)
         width, size = seen.shape[3], blocks.shape[1]
         distance = np.arange(width) - (width - size) // 2 - np.arange(size)[:, None]
         seen = seen & (np.abs(distance) <= self.window)
@@ -61,10 +61,11 @@ class LocalAttentionMask(Stored, keras.layers.Layer):
             seen &= ops.equal(own, self._of_keys(sequence_ids))
         if not self.num_global:
             return (self._penalty(seen),)
-        columns = _for_blocks(ops.expand_dims(is_global, (1, 2)), num_blocks)
-        shape = (*ops.shape(seen)[:3], ops.shape(is_global)[1])
+        columns = _columns(is_global, self.num_global)
+        columns = _for_blocks(ops.expand_dims(columns, (1, 2)), num_blocks)
+        shape = (*ops.shape(seen)[:3], ops.shape(columns)[3])
         seen = ops.concatenate([seen, ops.broadcast_to(columns, shape)], axis=3)
-        all_keys = ops.expand_dims(is_token, (1, 2))
+        all_keys = ops.expand_dims(is_token, 1)
         return self._penalty(seen), self._penalty(all_keys), is_global
 
     def compute_output_spec(self, input_mask: Any, *_: Any) -> LocalMask:
@@ -73,14 +74,15 @@ class LocalAttentionMask(Stored, keras.layers.Layer):
         local = keras.KerasTensor((None, 1, None, None), dtype)
         if not self.num_global:
             return (local,)
-        all_keys = keras.KerasTensor((batch, 1, 1, None), dtype)
+        all_keys = keras.KerasTensor((batch, 1, None), dtype)
         return local, all_keys, keras.KerasTensor((batch, None), "bool")
 
     # Indexing by None would be a strided slice, which LiteRT does not have.
 
     def _of_keys(self, x: Any) -> Any:
         """Maps [B, S] to [N, 1, 1, c]."""
-        return ops.expand_dims(_seen(*self._cut(x), 0, 1), (1, 2))
+        blocks, num_blocks = self._cut(x)
+        return ops.expand_dims(_seen(num_blocks, 1, blocks), (1, 2))
 
     def _cut(self, x: Any) -> tuple[Any, Any]:
         return _blocks(x, self.window)
@@ -123,10 +125,14 @@ class LocalSelfAttention(SelfAttention):
         mask, *of_global = attention_bias
         blocks, num_blocks = _blocks(x, self.window)
         projected, axis = self._heads(blocks, training)
-        num_global = ops.shape(of_global[1])[1] if of_global else 0
+        if of_global:
+            columns = _columns(x, self.num_global)
+            projected += self._heads(columns, training)[0][1:]
 
         def scores_and_values(query: Any, *others: Any) -> tuple[Any, Any]:
-            keys, values = (_seen(x, num_blocks, num_global, axis) for x in others)
+            keys, values = (
+                _seen(num_blocks, axis, *each) for each in (others[::2], others[1::2])
+            )
             if axis == 1:
                 scores = ops.einsum("nqad,nkad->naqk", query, keys)
                 return scores, ops.swapaxes(values, 1, 2)
@@ -150,12 +156,11 @@ class LocalSelfAttention(SelfAttention):
         if not of_global:
             return _part(context, 1, 0, length), weights
         all_keys, is_global = of_global
-        rows = self._of_global(x, all_keys, num_global, seed)
+        rows = self._of_global(x, all_keys, seed)
         rows = ops.reshape(ops.swapaxes(rows, 1, 2), (batch, -1, width))
-        local = _part(context, 1, 0, num_global)
-        rows = ops.where(ops.expand_dims(is_global, 2), rows, local)
-        others = _part(context, 1, num_global, length)
-        return ops.concatenate([rows, others], axis=1), weights
+        rows = _with_zeros(rows, length - ops.shape(rows)[1])
+        is_global = ops.expand_dims(is_global, 2)
+        return ops.where(is_global, rows, _part(context, 1, 0, length)), weights
 
     def probabilities(self, x: Any, attention_bias: LocalMask) -> Any:
         """Returns the local weights without dropout: see `call`."""
@@ -169,39 +174,37 @@ class LocalSelfAttention(SelfAttention):
             return [self._by_head(each) for each in (query, *others)], 2
         return list(self.projections(x)), 1 if keras_backend.is_jax() else 2
 
-    def _of_global(self, x: Any, mask: Any, num_global: Any, seed: Any) -> Any:
+    def _of_global(self, x: Any, mask: Any, seed: Any) -> Any:
         """Returns the context of the first tokens as global ones, [B, A, g, D].
 
-        No other token's key and value is computed: they are few, so that (q K) x and
-        V (p x) take less than q (K x) and p (V x).
+        For few of them (q K) x and V (p x) take less time than q (K x) and p (V x).
         """
         if seed is not None:
             other = ops.cast([_OTHER_MASK], seed.dtype)
             seed = ops.concatenate([seed[:1] + other, seed[1:]])
-        query, key, value = self.of_global
-        queries = query(_part(x, 1, 0, num_global)) * self.head_size**-0.5
-        queries = self._by_head(queries)
-        shape = (-1, self.num_heads, self.head_size)
-        keys, values = (
-            ops.transpose(ops.reshape(each.kernel, shape), (1, 2, 0))  # [A, D, H]
-            for each in (key, value)
+        query, *others = self.of_global
+        q = self._by_head(query(_first(x, self.num_global)) * self.head_size**-0.5)
+        by_head = (-1, self.num_heads, self.head_size)
+        (key, key_bias), (value, value_bias) = (
+            [
+                ops.transpose(ops.reshape(weight, by_head), (1, 0, 2))  # [A, H or 1, D]
+                for weight in (each.kernel, each.bias)
+            ]
+            for each in others
         )
-        key_bias, value_bias = (
-            ops.reshape(each.bias, (*shape[1:], 1)) for each in (key, value)
-        )
-        batch, length, width = ops.shape(x)
-        rows = ops.reshape(ops.matmul(queries, keys), (batch, -1, width))
-        scores = ops.matmul(rows, ops.swapaxes(x, 1, 2))
-        scores += ops.reshape(ops.matmul(queries, key_bias), (batch, -1, 1))
-        mask = ops.reshape(mask, (batch, 1, length))
+        batch, _, width = ops.shape(x)
+        queries = ops.matmul(q, ops.swapaxes(key, 1, 2))  # [B, A, g, H]
+        queries = ops.reshape(queries, (batch, -1, width))
+        scores = ops.matmul(queries, ops.swapaxes(x, 1, 2))
+        of_bias = ops.matmul(q, ops.swapaxes(key_bias, 1, 2))
+        scores += ops.reshape(of_bias, (batch, -1, 1))
 
-        def mean(of: Any) -> Any:
-            c = fused.attended(scores, mask, of, seed, self.dropout.rate)
-            return ops.reshape(c, (*ops.shape(queries)[:3], -1))
+        def mean(tokens: Any) -> Any:
+            c = fused.attended(scores, mask, tokens, seed, self.dropout.rate)
+            return ops.reshape(c, (*ops.shape(q)[:3], -1))
 
         kept = mean(ops.ones_like(_part(x, 2, 0, 1)))  # 1 without dropout
-        context = ops.matmul(mean(x), ops.swapaxes(values, 1, 2))
-        return context + kept * ops.swapaxes(value_bias, 1, 2)
+        return ops.matmul(mean(x), value) + kept * value_bias
 
 
 def _blocks(x: Any, window: int) -> tuple[Any, Any]:
@@ -209,22 +212,44 @@ def _blocks(x: Any, window: int) -> tuple[Any, Any]:
     batch, length, *others = ops.shape(x)
     if isinstance(length, int) and length <= window:
         return x, 1
-    padding, num = -length % window, -(-length // window)
-    if not isinstance(padding, int) or padding:
-        zeros = ops.zeros((batch, padding, *others), x.dtype)
-        x = ops.concatenate([x, zeros], axis=1)
+    num = -(-length // window)
+    x = _with_zeros(x, -length % window)
     return ops.reshape(x, (batch * num, window, *others)), num
 
 
-def _seen(blocks: Any, num_blocks: Any, num_first: Any, axis: int) -> Any:
-    """Returns what each block sees: three blocks, and a sequence's first tokens.
+def _with_zeros(x: Any, count: Any) -> Any:
+    """Returns [B, S, ...] with `count` further tokens of zeros."""
+    if isinstance(count, int) and not count:
+        return x
+    batch, _, *others = ops.shape(x)
+    return ops.concatenate([x, ops.zeros((batch, count, *others), x.dtype)], axis=1)
+
+
+def _columns(x: Any, num_global: int) -> Any:
+    """Returns the first tokens of [B, S, ...], whose keys all blocks see.
+
+    A TPU's compiler joins scores with their softmax if they fill its 128 lanes.
+    """
+    lanes = 128 if fused.are_products_by_head() else 1
+    return _first(x, -(-num_global // lanes) * lanes)
+
+
+def _first(x: Any, count: int) -> Any:
+    """Returns the first tokens of [B, S, ...], at most S."""
+    length = ops.shape(x)[1]
+    least = min if isinstance(length, int) else ops.minimum
+    return _part(x, 1, 0, least(count, length))
+
+
+def _seen(num_blocks: Any, axis: int, blocks: Any, *columns: Any) -> Any:
+    """Returns what each block sees: three blocks, and a sequence's columns.
 
     Tokens are counted along the axis: w become c + g.
     """
     shape = ops.shape(blocks)
-    rows = ops.reshape(blocks, (-1, num_blocks, *shape[1:]))
     parts = [blocks]
     if not isinstance(num_blocks, int) or num_blocks > 1:
+        rows = ops.reshape(blocks, (-1, num_blocks, *shape[1:]))
         none = ops.zeros_like(_part(rows, 1, 0, 1))
         padded = ops.concatenate([none, rows, none], axis=1)
         before, after = (
@@ -232,14 +257,7 @@ def _seen(blocks: Any, num_blocks: Any, num_first: Any, axis: int) -> Any:
             for start in (0, 2)
         )
         parts = [before, blocks, after]
-    if not isinstance(num_first, int) or num_first:
-        first = _part(rows, 1, 0, -(-num_first // shape[axis]))  # blocks that have them
-        if axis == 2:
-            first = ops.transpose(first, (0, 2, 1, 3, 4))
-        joined = [ops.shape(first)[0], *shape[1:]]
-        joined[axis] = -1
-        first = _part(ops.reshape(first, joined), axis, 0, num_first)
-        parts.append(_for_blocks(first, num_blocks))
+    parts += [_for_blocks(each, num_blocks) for each in columns]
     return ops.concatenate(parts, axis=axis)
 
 
