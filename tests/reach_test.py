@@ -20,7 +20,7 @@ LIMITS = {
     "bert_tf.export_model": (73, 23_970),
 }
 MOST_LINES_OF_THE_CORE = 38_660
-MOST_LINES = 56_522
+MOST_LINES = 56_570
 
 
 class ReachTest(tf.test.TestCase):

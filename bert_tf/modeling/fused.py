@@ -456,7 +456,7 @@ def attended(scores: Any, bias: Any, values: Any, seed: Any, rate: float) -> Any
     With p the softmax, d = dropout(p), c the result, u its gradient and g = u V^T, the
     gradients are d g - p sum(d g), over a row, and d^T u for V; sum(d g) is sum(u c)
     (Dao et al. 2022, "FlashAttention"). Kept are p and c: dropout is made again.
-    Scores are [B, A, S, S], or [B, ..., S, K]; the bias, [B, 1, 1 or S, S], gets none.
+    Scores are [B, A, S, S], or [B, ..., S, K]; the bias, broadcast, gets none.
     """
 
     @ops.custom_gradient

@@ -72,20 +72,19 @@ def training_flops(
         masked LM: transform, scores              2 P H E + 2 P E V
         embeddings to hidden size                 2 S E H, if their size E is not H
 
-    A token sees K = S tokens; with local attention at most those in its window, and G
-    global ones, which see all: 4 G S H, and keys and values of their own, 4 S H^2.
+    A token sees K = S tokens; with local attention its window and G global ones.
+    These see all by weights of their own: 4 H min(S (G + H), G (A S + H)) for A heads.
     """
     if config is None or any(None in shape for shape in shapes.values()):
         return None
     *batch, length = shapes["input_ids"]
     hidden, width = config.hidden_size, config.embedding_width
-    seen, num_global = length, config.global_tokens or 0
-    if config.attention_window:
-        seen = 1 + 2 * config.attention_window + num_global
+    heads, num_global = config.num_attention_heads, config.global_tokens or 0
+    seen = min(length, 1 + 2 * (config.attention_window or length) + num_global)
+    own = min(length * (num_global + hidden), num_global * (heads * length + hidden))
     flops = config.num_hidden_layers * (
         8 * length * hidden**2
-        + 4 * length * (min(length, seen) + num_global) * hidden
-        + 4 * length * hidden**2 * bool(num_global)
+        + 4 * (length * seen + own) * hidden
         + 4 * length * hidden * config.intermediate_size
     )
     if width != hidden:

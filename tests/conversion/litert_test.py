@@ -107,8 +107,12 @@ class LiteRtTest(tf.test.TestCase):
             self.written(BertMultipleChoice(config), config)
 
     def test_quantized_weights_are_near(self):
+        for more in ({}, {"attention_window": 2, "global_tokens": 1}):
+            self.check_quantized(**more)
+
+    def check_quantized(self, **more):
         # Tensors of few numbers stay as they are.
-        config = changed(hidden_size=64, intermediate_size=128)
+        config = changed(hidden_size=64, intermediate_size=128, **more)
         model = BertClassifier(config, 3)
         sizes, differences = [], []
         for quantize in (None, "float16", "int8"):

@@ -322,11 +322,13 @@ class PredictionTest(tf.test.TestCase):
 
 
 class ProductsByHeadTest(tf.test.TestCase):
-    def test_gradients_are_those_of_products_of_rows(self):
-        config = examples.small_config(hidden_dropout_prob=0.5)
+    def check(self, **fields):
+        dropout = {"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.5}
+        config = examples.small_config(**dropout, **fields)
         model = BertClassifier(config, 3)
         examples.randomize(model)
-        records = examples.random_records(config)
+        length = config.max_position_embeddings
+        records = examples.random_records(config, length=length)
         inputs = {name: records[name] for name in model.input}
         before = [x.value for x in model.non_trainable_variables]
 
@@ -339,6 +341,15 @@ class ProductsByHeadTest(tf.test.TestCase):
                 return jax.grad(loss)([x.value for x in model.trainable_variables])
 
         self.assertAllClose(gradients(True), gradients(False), rtol=1e-4, atol=1e-4)
+
+    def test_gradients_are_those_of_products_of_rows(self):
+        self.check()
+
+    def test_gradients_do_not_depend_on_further_columns_of_local_attention(self):
+        for length in (40, 200):
+            self.check(
+                max_position_embeddings=length, attention_window=16, global_tokens=3
+            )
 
 
 @pytest.mark.slow

@@ -45,10 +45,14 @@ class TrainingFlopsTest(tf.test.TestCase):
         self.assertEqual(flops(local, input_ids=(10, 4)), 3 * 10 * (352 - 128 + 96))
         wide = dataclasses.replace(config, attention_window=4)
         self.assertEqual(flops(wide, input_ids=(10, 4)), 3 * 10 * 352)
-        # [CLS] is global: seen by all, [4, 2] with [2, 4], and sees all, [1, 2] with
-        # [2, 4], 160; keys and values once more, 64.
+        # [CLS] is global: seen by all, [4, 2] with [2, 4], 128, and sees all, [1, 2]
+        # with [2, 4], 32; its kernels are of [2, 2], 16.
         local = dataclasses.replace(local, global_tokens=1)
-        self.assertEqual(flops(local, input_ids=(10, 4)), 3 * 10 * (352 - 128 + 224))
+        self.assertEqual(flops(local, input_ids=(10, 4)), 3 * 10 * (352 - 128 + 176))
+        # All four, [4, 2] with [2, 4], 128; keys and values once more, 64: less than
+        # with the tokens for each of two heads.
+        local = dataclasses.replace(local, global_tokens=4, num_attention_heads=2)
+        self.assertEqual(flops(local, input_ids=(10, 4)), 3 * 10 * (352 + 192))
         # Two sequences of six choices.
         self.assertEqual(flops(config, input_ids=(2, 6, 4)), 3 * 12 * 352)
 

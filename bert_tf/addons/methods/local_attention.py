@@ -130,9 +130,8 @@ class LocalSelfAttention(SelfAttention):
             projected += self._heads(columns, training)[0][1:]
 
         def scores_and_values(query: Any, *others: Any) -> tuple[Any, Any]:
-            keys, values = (
-                _seen(num_blocks, axis, *each) for each in (others[::2], others[1::2])
-            )
+            pairs = others[::2], others[1::2]  # of blocks, and of columns
+            keys, values = (_seen(num_blocks, axis, *each) for each in pairs)
             if axis == 1:
                 scores = ops.einsum("nqad,nkad->naqk", query, keys)
                 return scores, ops.swapaxes(values, 1, 2)
@@ -157,7 +156,6 @@ class LocalSelfAttention(SelfAttention):
             return _part(context, 1, 0, length), weights
         all_keys, is_global = of_global
         rows = self._of_global(x, all_keys, seed)
-        rows = ops.reshape(ops.swapaxes(rows, 1, 2), (batch, -1, width))
         rows = _with_zeros(rows, length - ops.shape(rows)[1])
         is_global = ops.expand_dims(is_global, 2)
         return ops.where(is_global, rows, _part(context, 1, 0, length)), weights
@@ -175,36 +173,44 @@ class LocalSelfAttention(SelfAttention):
         return list(self.projections(x)), 1 if keras_backend.is_jax() else 2
 
     def _of_global(self, x: Any, mask: Any, seed: Any) -> Any:
-        """Returns the context of the first tokens as global ones, [B, A, g, D].
+        """Returns the context of the first tokens as global ones, [B, g, H].
 
-        For few of them (q K) x and V (p x) take less time than q (K x) and p (V x).
+        q (W x + b) = (W^T q) x + q b: for few queries the kernels are applied to them
+        and to what they have read, not to all tokens.
         """
         if seed is not None:
             other = ops.cast([_OTHER_MASK], seed.dtype)
             seed = ops.concatenate([seed[:1] + other, seed[1:]])
         query, *others = self.of_global
-        q = self._by_head(query(_first(x, self.num_global)) * self.head_size**-0.5)
-        by_head = (-1, self.num_heads, self.head_size)
-        (key, key_bias), (value, value_bias) = (
-            [
-                ops.transpose(ops.reshape(weight, by_head), (1, 0, 2))  # [A, H or 1, D]
+        first, rate = _first(x, self.num_global), self.dropout.rate
+        q = self._by_head(query(first) * self.head_size**-0.5)
+        if self.num_global > self.head_size or query.quantization_mode:
+            keys, values = (self._by_head(layer(x)) for layer in others)
+            scores = ops.matmul(q, ops.swapaxes(keys, 2, 3))
+            mask = ops.expand_dims(mask, 1)
+            context = fused.attended(scores, mask, values, seed, rate)
+        else:
+            key, key_bias, value, value_bias = (
+                ops.reshape(weight, (-1, self.num_heads, self.head_size))
+                for each in others
                 for weight in (each.kernel, each.bias)
-            ]
-            for each in others
-        )
-        batch, _, width = ops.shape(x)
-        queries = ops.matmul(q, ops.swapaxes(key, 1, 2))  # [B, A, g, H]
-        queries = ops.reshape(queries, (batch, -1, width))
-        scores = ops.matmul(queries, ops.swapaxes(x, 1, 2))
-        of_bias = ops.matmul(q, ops.swapaxes(key_bias, 1, 2))
-        scores += ops.reshape(of_bias, (batch, -1, 1))
-
-        def mean(tokens: Any) -> Any:
-            c = fused.attended(scores, mask, tokens, seed, self.dropout.rate)
-            return ops.reshape(c, (*ops.shape(q)[:3], -1))
-
-        kept = mean(ops.ones_like(_part(x, 2, 0, 1)))  # 1 without dropout
-        return ops.matmul(mean(x), value) + kept * value_bias
+            )
+            batch, _, num, _ = ops.shape(q)
+            of_kernel, of_bias = (
+                ops.reshape(ops.einsum("bagd,had->bagh", q, each), (batch, -1, size))
+                for each, size in ((key, ops.shape(x)[2]), (key_bias, 1))
+            )
+            scores = ops.matmul(of_kernel, ops.swapaxes(x, 1, 2)) + of_bias
+            context, kept = (
+                ops.reshape(
+                    fused.attended(scores, mask, tokens, seed, rate),
+                    (batch, self.num_heads, num, ops.shape(tokens)[2]),
+                )
+                for tokens in (x, ops.ones_like(_part(x, 2, 0, 1)))  # 1, of a bias
+            )
+            context = ops.einsum("bagh,had->bagd", context, value)
+            context += ops.einsum("bagh,had->bagd", kept, value_bias)
+        return ops.reshape(ops.swapaxes(context, 1, 2), ops.shape(first))
 
 
 def _blocks(x: Any, window: int) -> tuple[Any, Any]:
@@ -226,9 +232,10 @@ def _with_zeros(x: Any, count: Any) -> Any:
 
 
 def _columns(x: Any, num_global: int) -> Any:
-    """Returns the first tokens of [B, S, ...], whose keys all blocks see.
+    """Returns the first tokens of [B, S, ...], which are columns of all blocks' scores.
 
-    A TPU's compiler joins scores with their softmax if they fill its 128 lanes.
+    In training on a TPU there are more than the global ones, which the mask hides: its
+    compiler joins scores with their softmax if they fill its 128 lanes.
     """
     lanes = 128 if fused.are_products_by_head() else 1
     return _first(x, -(-num_global // lanes) * lanes)

@@ -128,7 +128,7 @@ class LocalAttentionTest(tf.test.TestCase, parameterized.TestCase):
         for one, other in zip(found, kept, strict=True):
             self.assertAllClose(one, other, rtol=0, atol=2e-6 * largest)
 
-    @parameterized.product(length=(2, 6, 17, 24), num_global=(1, 3, 6))
+    @parameterized.product(length=(2, 6, 17, 24), num_global=(1, 6, 9))
     @pytest.mark.jax
     def test_global_tokens_by_the_formula(self, length, num_global):
         config = dataclasses.replace(
