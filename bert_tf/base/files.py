@@ -80,7 +80,7 @@ def instead(path: str) -> str:
     folder, name = os.path.split(path.rstrip("/"))
     try:
         found = sorted(os.listdir(folder or os.curdir))
-    except OSError:
+    except (OSError, ValueError):  # ValueError of a name with a null byte
         return f"Give another path; {folder} is no folder that can be read here."
     there = [n for n in found if n[0] != "." and exists(os.path.join(folder, n))]
     if near := difflib.get_close_matches(name, there, 1, 0.75):

@@ -231,7 +231,10 @@ class RemoteFileTest(FolderCase):
             ("hiden", f"Give another path; {folder} has: train.csv"),
         ):
             self.assertEqual(files.instead(f"{folder}/{path}"), said)
-        for path in (f"{folder}/train.csv/x", f"{folder}/a*/train.csv", "gs://no/such"):
+        local = (
+            f"{folder}/{path}" for path in ("train.csv/x", "a*/train.csv", "a\0/b")
+        )
+        for path in (*local, "gs://no/such"):
             said = f"; {os.path.dirname(path)} is no folder that can be read here."
             self.assertEndsWith(files.instead(path), said)
 
