@@ -22,6 +22,7 @@ them: bits per byte, mean and deviation over the seeds.
 """
 
 import json
+import math
 import pathlib
 import statistics
 import subprocess
@@ -103,7 +104,9 @@ def paces(race: Race, rows: dict[str, Row]) -> dict[str, float]:
         for name in missing:
             with tempfile.TemporaryDirectory() as output:
                 one, two = (
-                    race.train(rows[name], steps, 0, pathlib.Path(output, "run"))[0]
+                    race.train(
+                        rows[name], steps, 0, pathlib.Path(output, str(steps))
+                    ).seconds
                     for steps in (count, 2 * count)
                 )
             found[name].append((two - one) / count)
@@ -132,6 +135,11 @@ def judged(race: Race, model: pathlib.Path) -> dict[str, float]:
     return {name: values[name] for name in ("bits_per_byte", "masked_lm_loss")}
 
 
+def thinned(curve: list[list[float]]) -> list[list[float]]:
+    """At most 20 points of a curve: every n-th of its points, counted from the last."""
+    return curve[:: -math.ceil(len(curve) / 20)][::-1] if curve else []
+
+
 def read_results() -> list[dict[str, Any]]:
     """All runs that are kept."""
     path = pathlib.Path(_RESULTS.value)
@@ -153,7 +161,7 @@ def run(race: Race, name: str, seed: int, pace: float) -> None:
             return
     steps = round(60.0 * _MINUTES.value / pace)
     output = race.folder / f"{name} {_MINUTES.value:g} {seed}".replace(" ", "_")
-    _, model = race.train(ROWS[name], steps, seed, output)
+    trained = race.train(ROWS[name], steps, seed, output)
     commit = subprocess.run(
         ["git", "rev-parse", "--short=10", "HEAD"],
         cwd=REPOSITORY,
@@ -162,7 +170,8 @@ def run(race: Race, name: str, seed: int, pace: float) -> None:
         check=False,
     ).stdout.strip()
     result = {"steps": steps, "pace": round(pace, 5)}
-    result |= judged(race, model) | {"commit": commit, "machine": machine()}
+    result |= judged(race, trained.model) | {"commit": commit, "machine": machine()}
+    result["curve"] = thinned(trained.curve)
     with open(_RESULTS.value, "a") as file:
         file.write(json.dumps(about | result) + "\n")
     print(f"{name}, seed {seed}: {result['bits_per_byte']:.4f} bits per byte")

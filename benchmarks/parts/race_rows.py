@@ -66,6 +66,21 @@ ROWS = {
 
 
 @dataclasses.dataclass(frozen=True)
+class Trained:
+    """A run that has ended.
+
+    Attributes:
+        seconds: of its last start.
+        model: its folder.
+        curve: [steps, loss], by its own masks, of some steps of its last start.
+    """
+
+    seconds: float
+    model: pathlib.Path
+    curve: list[list[float]]
+
+
+@dataclasses.dataclass(frozen=True)
 class Race:
     """What all rows share.
 
@@ -79,12 +94,9 @@ class Race:
     pythons: dict[str, str]
     run_mlm: str | None
 
-    def train(
-        self, row: Row, steps: int, seed: int, output: pathlib.Path
-    ) -> tuple[float, pathlib.Path]:
-        """Trains from the start; the seconds that it took, and the model's folder."""
-        shutil.rmtree(output, ignore_errors=True)
-        output.mkdir(parents=True)
+    def train(self, row: Row, steps: int, seed: int, output: pathlib.Path) -> Trained:
+        """Trains; ours and KerasHub go on where they were killed."""
+        output.mkdir(parents=True, exist_ok=True)
         train = {
             OURS: self._ours,
             TRANSFORMERS: self._transformers,
@@ -92,9 +104,7 @@ class Race:
         }[row.side]
         return train(row, steps, seed, output)
 
-    def _ours(
-        self, row: Row, steps: int, seed: int, output: pathlib.Path
-    ) -> tuple[float, pathlib.Path]:
+    def _ours(self, row: Row, steps: int, seed: int, output: pathlib.Path) -> Trained:
         given = {"bert_config_file": self.folder / "bert_config.json"} | row.flags
         if row.flags.get("recipe") == "paper":  # the same share of the steps
             given["num_warmup_steps"] = steps // 100
@@ -119,15 +129,16 @@ class Race:
         )
         lines = (output / "run" / "metrics.jsonl").read_text().splitlines()
         entries = [json.loads(line) for line in lines]
-        seconds = [one["seconds"] for one in entries if "learning_rate" in one]
+        entries = [one for one in entries if "learning_rate" in one]
+        curve = [[one["step"], one["loss"]] for one in entries]
         shutil.rmtree(output / "run")
-        return seconds[-1], output / "model"
+        return Trained(entries[-1]["seconds"], output / "model", curve)
 
     def _transformers(
         self, row: Row, steps: int, seed: int, output: pathlib.Path
-    ) -> tuple[float, pathlib.Path]:
+    ) -> Trained:
         config = output / "config"
-        config.mkdir()
+        config.mkdir(exist_ok=True)
         fields = json.loads((self.folder / "bert_config.json").read_text())
         fields |= {
             "model_type": "bert",
@@ -159,12 +170,15 @@ class Race:
                 *(f"--{name}={value}" for name, value in given.items()),
             ]
         )
-        results = json.loads((output / "model" / "train_results.json").read_text())
-        return results["train_runtime"], output / "model"
+        state = json.loads((output / "model" / "trainer_state.json").read_text())
+        entries = [one for one in state["log_history"] if "loss" in one]
+        curve = [[one["step"], one["loss"]] for one in entries]
+        seconds = state["log_history"][-1]["train_runtime"]
+        return Trained(seconds, output / "model", curve)
 
     def _keras_hub(
         self, row: Row, steps: int, seed: int, output: pathlib.Path
-    ) -> tuple[float, pathlib.Path]:
+    ) -> Trained:
         job = {
             "text": self.folder / "text.txt",
             "vocab": self.folder / "vocab.txt",
@@ -180,4 +194,4 @@ class Race:
         script = PEERS / "kerashub_training.py"
         finished([sys.executable, str(script), json.dumps(job, default=str)])
         result = json.loads((output / "result.json").read_text())
-        return result["seconds"], output / "preset"
+        return Trained(result["seconds"], output / "preset", result["curve"])

@@ -4,11 +4,12 @@
 
 JOB is JSON: text, vocab (files), config (bert_config.json), steps, batch_size,
 learning_rate, mask_rate, dropout, length, seed, jit_compile, output (a
-preset's folder), result (a file).
+preset's folder), result (a file). A job that was killed goes on from its last epoch.
 
 What keras.io's page on pre-training has: pieces of equal length, masked anew in each
 epoch by MaskedLMMaskGenerator, Adam, and Keras' fit.
-Writes the seconds of fit to `result`.
+Writes to `result` the seconds of fit and the curve: [steps, mean loss of an epoch]. An
+epoch is a 20th of the steps.
 """
 
 import json
@@ -23,6 +24,8 @@ import keras
 import keras_hub
 import numpy as np
 import tensorflow as tf
+
+EPOCHS = 20
 
 
 def pieces(job: dict, tokenizer: keras_hub.models.BertTokenizer) -> np.ndarray:
@@ -90,11 +93,29 @@ def main() -> None:
         jit_compile=job["jit_compile"],
     )
     began = time.perf_counter()
-    model.fit(dataset, steps_per_epoch=job["steps"], epochs=1, verbose=0)
+    curve = []
+    per_epoch, rest = divmod(job["steps"], EPOCHS)
+    kept = keras.callbacks.BackupAndRestore(f"{job['output']}-backup")
+    told = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: curve.append(
+            [(epoch + 1) * per_epoch, round(logs["loss"], 4)]
+        )
+    )
+    model.fit(
+        dataset,
+        steps_per_epoch=per_epoch,
+        epochs=EPOCHS,
+        callbacks=[kept, told],
+        verbose=0,
+    )
+    if rest:
+        model.fit(dataset, steps_per_epoch=rest, verbose=0)
     seconds = time.perf_counter() - began
     model.preprocessor = preprocessor
     model.save_to_preset(job["output"])
-    pathlib.Path(job["result"]).write_text(json.dumps({"seconds": seconds}))
+    pathlib.Path(job["result"]).write_text(
+        json.dumps({"seconds": seconds, "curve": curve})
+    )
 
 
 if __name__ == "__main__":
