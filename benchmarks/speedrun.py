@@ -18,7 +18,7 @@ LM's head has another GELU than its layers, which transformers has no word for).
 judge reads it for all rows: run_pretraining --do_eval on all of the held-out records.
 
 Results are kept in --results, a line per run, and are not made again. --table prints
-them: bits per byte, mean and deviation over the seeds.
+them: bits per byte, mean and deviation over the seeds, and the curves of the runs.
 """
 
 import json
@@ -43,11 +43,13 @@ _WORK_DIR = flags.DEFINE_string("work_dir", None, "Where text and runs are kept.
 _RUN_MLM = flags.DEFINE_string("run_mlm", None, "transformers' run_mlm.py.")
 _MINUTES = flags.DEFINE_float("minutes", 10.0, "Minutes of training of each run.")
 _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "The seeds.")
-_ROWS = flags.DEFINE_list("rows", None, "Only these rows.")
+_ROWS = flags.DEFINE_list(
+    "rows", None, "Only these rows, or budget with FLAG=VALUE, several joined by &."
+)
 flags.register_validator(
     _ROWS,
-    lambda names: ROWS.keys() >= {*(names or [])},
-    message=f"there are {', '.join(ROWS)}.",
+    lambda names: all(map(race_rows.row, names or [])),
+    message=f"there are {', '.join(ROWS)}, and budget with FLAG=VALUE.",
 )
 _PACE_STEPS = flags.DEFINE_integer("pace_steps", 100, "N, of the paces.")
 _PACE_ROUNDS = flags.DEFINE_integer("pace_rounds", 2, "Turns of the paces.")
@@ -155,13 +157,13 @@ def _settings(row: Row) -> dict[str, Any]:
 def run(race: Race, name: str, seed: int, pace: float) -> None:
     """Makes a run and keeps its result, if it is not there."""
     about = {"row": name, "minutes": _MINUTES.value, "seed": seed}
-    about |= _settings(ROWS[name])
+    about |= _settings(race_rows.row(name))
     for kept in read_results():
         if about.items() <= kept.items():
             return
     steps = round(60.0 * _MINUTES.value / pace)
     output = race.folder / f"{name} {_MINUTES.value:g} {seed}".replace(" ", "_")
-    trained = race.train(ROWS[name], steps, seed, output)
+    trained = race.train(race_rows.row(name), steps, seed, output)
     commit = subprocess.run(
         ["git", "rev-parse", "--short=10", "HEAD"],
         cwd=REPOSITORY,
@@ -196,9 +198,15 @@ def table() -> None:
         )
         cells = (
             *(f"{minutes:g}", name, bits, losses, f"{runs[key][0]['steps']:,}"),
-            *(str(len(runs[key])), ROWS[name].source),
+            *(str(len(runs[key])), race_rows.row(name).source),
         )
         print(f"| {' | '.join(cells)} |")
+    with_curve = [one for one in read_results() if one.get("curve")]
+    if with_curve:
+        print("\nCurves: steps and losses, each by its own masks.")
+    for one in with_curve:
+        points = ", ".join(f"{step:,} {loss:.2f}" for step, loss in one["curve"])
+        print(f"{one['row']}, {one['minutes']:g} minutes, seed {one['seed']}: {points}")
 
 
 def main(_: list[str]) -> None:
@@ -208,10 +216,7 @@ def main(_: list[str]) -> None:
             raise app.UsageError("--work_dir must be given.")
         folder = pathlib.Path(_WORK_DIR.value).resolve()
         prepare(folder)
-        names = _ROWS.value or [name.replace(",", "") for name in ROWS]
-        rows = {
-            name: row for name, row in ROWS.items() if name.replace(",", "") in names
-        }
+        rows = {name: race_rows.row(name) for name in _ROWS.value or ROWS}
         pythons = {}
         if any(row.side == TRANSFORMERS for row in rows.values()):
             environments = pathlib.Path(pretraining_step._ENV_DIR.value or folder)

@@ -65,6 +65,15 @@ ROWS = {
 }
 
 
+def row(name: str) -> Row | None:
+    """A row by its name, also one of `budget with FLAG=VALUE`; None without one."""
+    base, _, changes = name.partition(" with ")
+    if name in ROWS or base != "budget" or "=" not in changes:
+        return ROWS.get(name)
+    changed = dict(change.split("=", 1) for change in changes.split("&"))
+    return Row(OURS, ROWS[base].flags | changed, "a trial")
+
+
 @dataclasses.dataclass(frozen=True)
 class Trained:
     """A run that has ended.
