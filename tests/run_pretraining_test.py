@@ -14,6 +14,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf import run_pretraining
+from bert_tf.addons.methods.initial_positions import sinusoids
 from bert_tf.addons.planning import reference_curves
 from bert_tf.addons.planning.reference_curves import Reference
 from bert_tf.addons.serving import export_model
@@ -727,6 +728,24 @@ class PreviousOrNextTest(RunPretrainingTestCase):
             self.run_script(do_train=True, input_file=f"{three},{self.records}")
 
 
+class InitialPositionsTest(RunPretrainingTestCase):
+    POSITIONS = "bert/embeddings/position_embeddings"
+
+    def test_a_training_begins_with_sinusoids_once(self):
+        given = {"do_train": True, "initial_positions": "sinusoids"}
+        # The warmup's first step has the rate 0.
+        self.run_script(**given, num_train_steps=1)
+        shape = (toy.CONFIG.max_position_embeddings, toy.CONFIG.hidden_size)
+        first = self.weights("run")[self.POSITIONS]
+        self.assertAllClose(first, sinusoids(*shape))
+        self.run_script(**given, num_train_steps=9, learning_rate=0.01)
+        later = self.weights("run")[self.POSITIONS]
+        self.assertNotAllClose(later, first, atol=1e-3)
+        # A training that is resumed goes on with its own.
+        self.run_script(**given, num_train_steps=10, learning_rate=1e-9)
+        self.assertAllClose(self.weights("run")[self.POSITIONS], later, atol=1e-6)
+
+
 class StackingTest(RunPretrainingTestCase):
     @pytest.mark.slow
     def test_layers_begin_as_those_of_the_stages_before(self):
@@ -764,7 +783,9 @@ class StackingTest(RunPretrainingTestCase):
             model = BertPretrainer(run.config)
             runs.save(stages[-1].output_dir, model, config=run.config, tokens=None)
 
-        options = self.flags(do_train=True, stacking="1:3,2:20")
+        options = self.flags(
+            do_train=True, stacking="1:3,2:20", initial_positions="sinusoids"
+        )
         run = PretrainingRun(options, create_strategy())
         with mock.patch.object(PretrainingRun, "train", trained):
             run.first_stages()
@@ -775,12 +796,21 @@ class StackingTest(RunPretrainingTestCase):
             "stack_layers",
             "num_train_steps",
             "num_warmup_steps",
+            "initial_positions",
         )
         self.assertEqual(
             [[getattr(stage, name) for name in names] for stage in stages],
-            [[None, False, 3, 0], [one, True, 20, 1]],
+            [[None, False, 3, 0, "sinusoids"], [one, True, 20, 1, "random"]],
         )
-        self.assertLen({stage.random_seed for stage in [options, *stages]}, 3)
+        # The last model begins with the positions of the stage before.
+        model = BertPretrainer(run.config)
+        positions = model.encoder.embeddings.position_embeddings
+        before = np.array(positions)
+        run.task.begin(model)
+        self.assertAllEqual(positions, before)
+        run.init_checkpoint = None
+        run.task.begin(model)
+        self.assertNotAllClose(positions, before)
 
 
 # Loss of each of the first 50 steps, by optimizer.

@@ -27,6 +27,7 @@ ADDONS = {
     # Parts of models, and objectives.
     "bilstm": "bert_tf.modeling.bilstm:BiLstm",
     "electra": "bert_tf.addons.methods.electra:ElectraPretrainer",
+    "initial_positions": "bert_tf.addons.methods.initial_positions",
     "long_texts": "bert_tf.addons.methods.long_texts:lengthened",
     "local_attention": "bert_tf.addons.methods.local_attention",
     "standardization": "bert_tf.addons.methods.standardization",

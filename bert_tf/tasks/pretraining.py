@@ -191,6 +191,12 @@ class PretrainingRun(Run):
                 vocabulary=self.vocabulary,
                 packed=self.is_packed,
             )
+        if options.initial_positions == "sinusoids":
+            place = addon("initial_positions").place
+            self.task = dataclasses.replace(
+                self.task,  # a stage may have trained positions already
+                begin=lambda model: None if self.init_checkpoint else place(model),
+            )
         self.callbacks: list[Callback] = [addon(one)(self) for one in _CALLBACKS]
         self._refuse_other_metrics()
 
@@ -295,6 +301,7 @@ class PretrainingRun(Run):
                 num_schedule_steps=None,
                 random_seed=options.random_seed + 1 + number,  # different batches
                 init_checkpoint=checkpoint,
+                initial_positions="random" if checkpoint else options.initial_positions,
                 stack_layers=number > 0 or options.stack_layers,
             )
             PretrainingRun(stage_options, self.strategy, stage.num_layers).train()

@@ -1,7 +1,7 @@
 """The options of pre-training."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_tf.base import options
@@ -28,6 +28,11 @@ _OF_FINE_TUNING = (
 )
 
 
+def _from_scratch(value: str) -> Callable[[Any], str | None]:
+    """A recipe's value, but not for ELECTRA, for which none is measured."""
+    return lambda given: None if given.electra or given.init_checkpoint else value
+
+
 # Recipe -> option -> its default. Settings of the records, such as packing or whole
 # words, are not here. benchmarks/recipe.py measures each part. Left out, as they gained
 # nothing there: the papers' beta_2 of 0.98 and clip_norm of 0.5.
@@ -44,10 +49,8 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
     "budget": {
         "dropout": 0.0,  # G
         "next_sentence": False,  # I, G; Liu et al. 2019
-        # Jordan et al. 2024; not measured for ELECTRA, and from AdamW's weights.
-        "optimizer": lambda given: (
-            None if given.electra or given.init_checkpoint else "muon"
-        ),
+        "optimizer": _from_scratch("muon"),  # Jordan et al. 2024
+        "initial_positions": _from_scratch("sinusoids"),
         # AdamW's: I, G.
         "learning_rate": lambda given: 4e-3 if given.optimizer == "muon" else 1e-3,
         "num_warmup_steps": lambda given: round(0.06 * given.last_step),  # I
@@ -142,9 +145,9 @@ class PretrainingOptions(
         "Defaults for flags that are not given. paper: Devlin et al. 2018 (batches of"
         " 256, learning rate 1e-4, a million steps, 10,000 of warmup). budget, for a"
         " fixed number of hours (Izsak et al. 2021, Geiping and Goldstein 2022, Jordan"
-        " et al. 2024): no dropout, no next sentence prediction, Muon at 4e-3 (from a"
-        " checkpoint, and with --electra, AdamW at 1e-3), 6 % warmup, bias correction,"
-        " batches of 32.",
+        " et al. 2024): no dropout, no next sentence prediction, Muon at 4e-3 and"
+        " sinusoids as first positions (from a checkpoint, and with --electra, AdamW at"
+        " 1e-3), 6 % warmup, bias correction, batches of 32.",
         choices=tuple(RECIPES),
         decides="nothing",
     )
@@ -178,6 +181,14 @@ class PretrainingOptions(
         " text twice (Geiping and Goldstein 2022).",
         least=0.0,
         below=1.0,
+    )
+    initial_positions: str = option(
+        "random",
+        "Position embeddings of a model from scratch. random: as in the original;"
+        " sinusoids: those of Vaswani et al. 2017, which are trained like the others.",
+        choices=("random", "sinusoids"),
+        title=options.TRAINING,
+        decides="result",
     )
     # The paper's ablations, section 5.1.
     next_sentence: bool = option(
@@ -236,6 +247,8 @@ class PretrainingOptions(
             yield from self.refuse_together("max_train_hours", name)
         if self.stack_layers and not self.init_checkpoint:
             yield "`stack_layers` needs an `init_checkpoint`: give both."
+        if self.initial_positions != "random" and self.init_checkpoint:
+            yield "`initial_positions` is for a model without an `init_checkpoint`."
         for name in ("num_train_steps", "train_batch_size", "max_seq_length"):
             yield from self.refuse_together("phases", name)
         yield from self.refuse_together("left_to_right", "direction")

@@ -55,6 +55,7 @@ class RecipeTest(tf.test.TestCase):
             (values.optimizer, values.learning_rate_schedule), ("muon", "wsd")
         )
         self.assertFalse(values.next_sentence)
+        self.assertEqual(values.initial_positions, "sinusoids")
         self.assertEqual(
             (values.masked_lm_prob, values.eval_masked_lm_prob), (0.25, 0.15)
         )
@@ -69,6 +70,11 @@ class RecipeTest(tf.test.TestCase):
         values = resolved("--recipe=budget --electra")
         self.assertFalse(values.is_given("next_sentence"))
         self.assertIsNone(values.masked_lm_prob)
+        self.assertEqual(values.initial_positions, "random")
+        values = resolved("--recipe=budget --init_checkpoint=model.ckpt")
+        self.assertEqual(values.initial_positions, "random")
+        with self.assertRaisesRegex(Refused, "without an --init_checkpoint"):
+            resolved("--initial_positions=sinusoids --init_checkpoint=model.ckpt")
         with self.assertLogs(level="INFO") as logs:
             values = resolved("--recipe=budget --phases=128:600:8,512:400:8")
         self.assertEqual(values.num_warmup_steps, 60)
