@@ -61,14 +61,17 @@ ROWS = {
     "budget with adamw": Row(
         OURS, _BUDGET | _ADAMW, "Izsak et al. 2021, Geiping and Goldstein 2022"
     ),
-    "budget": Row(OURS, _BUDGET | _MUON, "Jordan et al. 2024"),
+    "budget from random positions": Row(
+        OURS, _BUDGET | _MUON | {"initial_positions": "random"}, "Jordan et al. 2024"
+    ),
+    "budget": Row(OURS, _BUDGET | _MUON, "sinusoids of Vaswani et al. 2017"),
 }
 
 
 def row(name: str) -> Row | None:
     """A row by its name, also one of `budget with FLAG=VALUE`; None without one."""
-    base, _, changes = name.partition(" with ")
-    if name in ROWS or base != "budget" or "=" not in changes:
+    base, _, changes = name.rpartition(" with ")
+    if "=" not in changes or base not in ROWS or ROWS[base].side != OURS:
         return ROWS.get(name)
     changed = dict(change.split("=", 1) for change in changes.split("&"))
     return Row(OURS, ROWS[base].flags | changed, "a trial")

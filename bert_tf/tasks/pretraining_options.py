@@ -29,7 +29,7 @@ _OF_FINE_TUNING = (
 
 
 def _from_scratch(value: str) -> Callable[[Any], str | None]:
-    """A recipe's value, but not for ELECTRA, for which none is measured."""
+    """A recipe's value for models from scratch; ELECTRA is not measured."""
     return lambda given: None if given.electra or given.init_checkpoint else value
 
 
@@ -50,7 +50,10 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "dropout": 0.0,  # G
         "next_sentence": False,  # I, G; Liu et al. 2019
         "optimizer": _from_scratch("muon"),  # Jordan et al. 2024
-        "initial_positions": _from_scratch("sinusoids"),
+        # Not measured for AdamW.
+        "initial_positions": lambda given: (
+            _from_scratch("sinusoids")(given) if given.optimizer == "muon" else None
+        ),
         # AdamW's: I, G.
         "learning_rate": lambda given: 4e-3 if given.optimizer == "muon" else 1e-3,
         "num_warmup_steps": lambda given: round(0.06 * given.last_step),  # I
@@ -248,7 +251,10 @@ class PretrainingOptions(
         if self.stack_layers and not self.init_checkpoint:
             yield "`stack_layers` needs an `init_checkpoint`: give both."
         if self.initial_positions != "random" and self.init_checkpoint:
-            yield "`initial_positions` is for a model without an `init_checkpoint`."
+            yield (
+                "`initial_positions` is for a model without an `init_checkpoint`: leave"
+                " one of them out."
+            )
         for name in ("num_train_steps", "train_batch_size", "max_seq_length"):
             yield from self.refuse_together("phases", name)
         yield from self.refuse_together("left_to_right", "direction")

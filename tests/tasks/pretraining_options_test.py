@@ -64,14 +64,16 @@ class RecipeTest(tf.test.TestCase):
         for given in ("--optimizer=adamw", "--electra", "--init_checkpoint=model.ckpt"):
             values = resolved(f"--recipe=budget {given}")
             self.assertEqual((values.optimizer, values.learning_rate), ("adamw", 1e-3))
+            self.assertEqual(values.initial_positions, "random")
         values = resolved("--recipe=budget --optimizer=lamb")
         self.assertEqual((values.optimizer, values.learning_rate), ("lamb", 1e-3))
         # Its values are no given ones, which would exclude others.
         values = resolved("--recipe=budget --electra")
         self.assertFalse(values.is_given("next_sentence"))
         self.assertIsNone(values.masked_lm_prob)
-        self.assertEqual(values.initial_positions, "random")
-        values = resolved("--recipe=budget --init_checkpoint=model.ckpt")
+        values = resolved(
+            "--recipe=budget --optimizer=muon --init_checkpoint=model.ckpt"
+        )
         self.assertEqual(values.initial_positions, "random")
         with self.assertRaisesRegex(Refused, "without an --init_checkpoint"):
             resolved("--initial_positions=sinusoids --init_checkpoint=model.ckpt")
