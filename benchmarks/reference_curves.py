@@ -43,6 +43,7 @@ def train(work_dir: pathlib.Path, size: str, steps: int, read: dict[str, str]) -
         **read,
         bert_size=size,
         recipe="budget",
+        initial_positions="random",
         masked_lm_prob=0.15,
         output_dir=work_dir / size,
         do_train=True,

@@ -24,6 +24,7 @@ them: bits per byte, mean and deviation over the seeds, and the curves of the ru
 import json
 import math
 import pathlib
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -44,12 +45,12 @@ _RUN_MLM = flags.DEFINE_string("run_mlm", None, "transformers' run_mlm.py.")
 _MINUTES = flags.DEFINE_float("minutes", 10.0, "Minutes of training of each run.")
 _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "The seeds.")
 _ROWS = flags.DEFINE_list(
-    "rows", None, "Only these rows, or budget with FLAG=VALUE, several joined by &."
+    "rows", None, "Only these; one of ours may have `with FLAG=VALUE&FLAG=VALUE`."
 )
 flags.register_validator(
     _ROWS,
     lambda names: all(map(race_rows.row, names or [])),
-    message=f"there are {', '.join(ROWS)}, and budget with FLAG=VALUE.",
+    message=f"there are {', '.join(ROWS)}, and ours with FLAG=VALUE.",
 )
 _PACE_STEPS = flags.DEFINE_integer("pace_steps", 100, "N, of the paces.")
 _PACE_ROUNDS = flags.DEFINE_integer("pace_rounds", 2, "Turns of the paces.")
@@ -154,13 +155,16 @@ def _settings(row: Row) -> dict[str, Any]:
     return {"side": row.side, "flags": row.flags, "dropout": row.dropout}
 
 
+def _is_kept(about: dict[str, Any]) -> bool:
+    return any(about.items() <= kept.items() for kept in read_results())
+
+
 def run(race: Race, name: str, seed: int, pace: float) -> None:
     """Makes a run and keeps its result, if it is not there."""
     about = {"row": name, "minutes": _MINUTES.value, "seed": seed}
     about |= _settings(race_rows.row(name))
-    for kept in read_results():
-        if about.items() <= kept.items():
-            return
+    if _is_kept(about):
+        return
     steps = round(60.0 * _MINUTES.value / pace)
     output = race.folder / f"{name} {_MINUTES.value:g} {seed}".replace(" ", "_")
     trained = race.train(race_rows.row(name), steps, seed, output)
@@ -176,6 +180,7 @@ def run(race: Race, name: str, seed: int, pace: float) -> None:
     result["curve"] = thinned(trained.curve)
     with open(_RESULTS.value, "a") as file:
         file.write(json.dumps(about | result) + "\n")
+    shutil.rmtree(output / "run", ignore_errors=True)
     print(f"{name}, seed {seed}: {result['bits_per_byte']:.4f} bits per byte")
 
 

@@ -802,6 +802,7 @@ class StackingTest(RunPretrainingTestCase):
             [[getattr(stage, name) for name in names] for stage in stages],
             [[None, False, 3, 0, "sinusoids"], [one, True, 20, 1, "random"]],
         )
+        self.assertLen({stage.random_seed for stage in [options, *stages]}, 3)
         # The last model begins with the positions of the stage before.
         model = BertPretrainer(run.config)
         positions = model.encoder.embeddings.position_embeddings

@@ -69,11 +69,14 @@ ROWS = {
 
 
 def row(name: str) -> Row | None:
-    """A row by its name, also one of `budget with FLAG=VALUE`; None without one."""
-    base, _, changes = name.rpartition(" with ")
-    if "=" not in changes or base not in ROWS or ROWS[base].side != OURS:
+    """A row by its name, also one of ours with FLAG=VALUE; None without one."""
+    base, _, text = name.rpartition(" with ")
+    changes = text.split("&")
+    if not all("=" in change for change in changes) or base not in ROWS:
         return ROWS.get(name)
-    changed = dict(change.split("=", 1) for change in changes.split("&"))
+    if ROWS[base].side != OURS:
+        return None
+    changed = dict(change.split("=", 1) for change in changes)
     return Row(OURS, ROWS[base].flags | changed, "a trial")
 
 
@@ -82,9 +85,9 @@ class Trained:
     """A run that has ended.
 
     Attributes:
-        seconds: of its last start.
+        seconds: of all its starts; KerasHub's of the last one.
         model: its folder.
-        curve: [steps, loss], by its own masks, of some steps of its last start.
+        curve: [steps, loss], by its own masks; KerasHub's of the last start.
     """
 
     seconds: float
@@ -108,7 +111,12 @@ class Race:
 
     def train(self, row: Row, steps: int, seed: int, output: pathlib.Path) -> Trained:
         """Trains; ours and KerasHub go on where they were killed."""
-        output.mkdir(parents=True, exist_ok=True)
+        made = {"flags": row.flags, "steps": steps, "seed": seed}
+        made_with = output / "made_with.json"
+        if not made_with.exists() or json.loads(made_with.read_text()) != made:
+            shutil.rmtree(output, ignore_errors=True)
+            output.mkdir(parents=True)
+            made_with.write_text(json.dumps(made))
         train = {
             OURS: self._ours,
             TRANSFORMERS: self._transformers,
@@ -131,6 +139,7 @@ class Race:
                 **given,
             )
         )
+        shutil.rmtree(output / "model", ignore_errors=True)
         finished(
             command(
                 "export_model",
@@ -143,7 +152,6 @@ class Race:
         entries = [json.loads(line) for line in lines]
         entries = [one for one in entries if "learning_rate" in one]
         curve = [[one["step"], one["loss"]] for one in entries]
-        shutil.rmtree(output / "run")
         return Trained(entries[-1]["seconds"], output / "model", curve)
 
     def _transformers(

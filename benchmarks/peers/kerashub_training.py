@@ -4,7 +4,8 @@
 
 JOB is JSON: text, vocab (files), config (bert_config.json), steps, batch_size,
 learning_rate, mask_rate, dropout, length, seed, jit_compile, output (a
-preset's folder), result (a file). A job that was killed goes on from its last epoch.
+preset's folder), result (a file). A job that was killed goes on from its last epoch,
+on the text from its beginning in another order.
 
 What keras.io's page on pre-training has: pieces of equal length, masked anew in each
 epoch by MaskedLMMaskGenerator, Adam, and Keras' fit.
@@ -15,6 +16,7 @@ epoch is a 20th of the steps.
 import json
 import os
 import pathlib
+import shutil
 import sys
 import time
 
@@ -25,7 +27,7 @@ import keras_hub
 import numpy as np
 import tensorflow as tf
 
-EPOCHS = 20
+EPOCHS = 20  # at most
 
 
 def pieces(job: dict, tokenizer: keras_hub.models.BertTokenizer) -> np.ndarray:
@@ -94,8 +96,10 @@ def main() -> None:
     )
     began = time.perf_counter()
     curve = []
-    per_epoch, rest = divmod(job["steps"], EPOCHS)
-    kept = keras.callbacks.BackupAndRestore(f"{job['output']}-backup")
+    epochs = min(EPOCHS, job["steps"])
+    per_epoch, rest = divmod(job["steps"], epochs)
+    backup = f"{job['output']}-backup"
+    kept = keras.callbacks.BackupAndRestore(backup, delete_checkpoint=False)
     told = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: curve.append(
             [(epoch + 1) * per_epoch, round(logs["loss"], 4)]
@@ -104,11 +108,12 @@ def main() -> None:
     model.fit(
         dataset,
         steps_per_epoch=per_epoch,
-        epochs=EPOCHS,
+        epochs=epochs,
         callbacks=[kept, told],
         verbose=0,
     )
     if rest:
+        model._initial_epoch = None  # else a resumed fit makes no step more
         model.fit(dataset, steps_per_epoch=rest, verbose=0)
     seconds = time.perf_counter() - began
     model.preprocessor = preprocessor
@@ -116,6 +121,7 @@ def main() -> None:
     pathlib.Path(job["result"]).write_text(
         json.dumps({"seconds": seconds, "curve": curve})
     )
+    shutil.rmtree(backup)
 
 
 if __name__ == "__main__":

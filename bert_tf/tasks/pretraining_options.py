@@ -148,9 +148,9 @@ class PretrainingOptions(
         "Defaults for flags that are not given. paper: Devlin et al. 2018 (batches of"
         " 256, learning rate 1e-4, a million steps, 10,000 of warmup). budget, for a"
         " fixed number of hours (Izsak et al. 2021, Geiping and Goldstein 2022, Jordan"
-        " et al. 2024): no dropout, no next sentence prediction, Muon at 4e-3 and"
-        " sinusoids as first positions (from a checkpoint, and with --electra, AdamW at"
-        " 1e-3), 6 % warmup, bias correction, batches of 32.",
+        " et al. 2024): no dropout, no next sentence prediction, Muon at 4e-3 with"
+        " position embeddings that begin as sinusoids (from a checkpoint, and with"
+        " --electra, AdamW at 1e-3), 6 % warmup, bias correction, batches of 32.",
         choices=tuple(RECIPES),
         decides="nothing",
     )
@@ -188,7 +188,8 @@ class PretrainingOptions(
     initial_positions: str = option(
         "random",
         "Position embeddings of a model from scratch. random: as in the original;"
-        " sinusoids: those of Vaswani et al. 2017, which are trained like the others.",
+        " sinusoids: the form of Vaswani et al. 2017; they are trained like the other"
+        " embeddings.",
         choices=("random", "sinusoids"),
         title=options.TRAINING,
         decides="result",

@@ -71,10 +71,14 @@ class RecipeTest(tf.test.TestCase):
         values = resolved("--recipe=budget --electra")
         self.assertFalse(values.is_given("next_sentence"))
         self.assertIsNone(values.masked_lm_prob)
-        values = resolved(
-            "--recipe=budget --optimizer=muon --init_checkpoint=model.ckpt"
-        )
-        self.assertEqual(values.initial_positions, "random")
+        for given in (
+            "--optimizer=muon --init_checkpoint=model.ckpt",
+            "--optimizer=muon --electra",
+            "--optimizer=lamb",
+            "--initial_positions=random",
+        ):
+            values = resolved(f"--recipe=budget {given}")
+            self.assertEqual(values.initial_positions, "random")
         with self.assertRaisesRegex(Refused, "without an --init_checkpoint"):
             resolved("--initial_positions=sinusoids --init_checkpoint=model.ckpt")
         with self.assertLogs(level="INFO") as logs:

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-# 8 times that of the other embeddings. With `tiny` at Muon's rate of 4e-3, half and 2.5
-# times as much shortened the beginning less, and an eighth not at all.
+# With `tiny` at Muon's rate of 4e-3, 0.08 and 0.4 shorten the beginning less, and 0.02,
+# the deviation of the other embeddings, does not shorten it.
 DEVIATION = 0.16
 
 
@@ -24,6 +24,6 @@ def sinusoids(rows: int, width: int) -> np.ndarray:
 
 
 def place(model: Any) -> None:
-    """Gives a model that has not been trained sinusoids as positions."""
+    """Sets a new model's position embeddings to sinusoids."""
     table = model.encoder.embeddings.position_embeddings
     table.assign(sinusoids(*table.shape))
