@@ -15,12 +15,12 @@ pytestmark = pytest.mark.checkout
 # Command -> the most files and lines.
 LIMITS = {
     "tfrecords.create_pretraining_data": (32, 8_843),
-    "bert_tf.run_pretraining": (68, 21_585),
+    "bert_tf.run_pretraining": (68, 21_590),
     "bert_tf.run_classifier": (74, 22_902),
     "bert_tf.export_model": (73, 23_971),
 }
-MOST_LINES_OF_THE_CORE = 38_680
-MOST_LINES = 56_618
+MOST_LINES_OF_THE_CORE = 38_685
+MOST_LINES = 56_623
 
 
 class ReachTest(tf.test.TestCase):

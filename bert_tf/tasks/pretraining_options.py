@@ -28,9 +28,14 @@ _OF_FINE_TUNING = (
 )
 
 
-def _from_scratch(value: str) -> Callable[[Any], str | None]:
-    """A recipe's value for models from scratch; ELECTRA is not measured."""
-    return lambda given: None if given.electra or given.init_checkpoint else value
+def _from_scratch(value: str, with_optimizer: str = "") -> Callable[[Any], str | None]:
+    """A recipe's value for what was measured: models from scratch, not ELECTRA's."""
+    return lambda given: (
+        value
+        if not (given.electra or given.init_checkpoint)
+        and with_optimizer in ("", given.optimizer)
+        else None
+    )
 
 
 # Recipe -> option -> its default. Settings of the records, such as packing or whole
@@ -50,10 +55,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "dropout": 0.0,  # G
         "next_sentence": False,  # I, G; Liu et al. 2019
         "optimizer": _from_scratch("muon"),  # Jordan et al. 2024
-        # Not measured for AdamW.
-        "initial_positions": lambda given: (
-            _from_scratch("sinusoids")(given) if given.optimizer == "muon" else None
-        ),
+        "initial_positions": _from_scratch("sinusoids", with_optimizer="muon"),
         # AdamW's: I, G.
         "learning_rate": lambda given: 4e-3 if given.optimizer == "muon" else 1e-3,
         "num_warmup_steps": lambda given: round(0.06 * given.last_step),  # I
@@ -188,8 +190,7 @@ class PretrainingOptions(
     initial_positions: str = option(
         "random",
         "Position embeddings of a model from scratch. random: as in the original;"
-        " sinusoids: the form of Vaswani et al. 2017; they are trained like the other"
-        " embeddings.",
+        " sinusoids: as in Vaswani et al. 2017, and trained.",
         choices=("random", "sinusoids"),
         title=options.TRAINING,
         decides="result",
@@ -252,10 +253,7 @@ class PretrainingOptions(
         if self.stack_layers and not self.init_checkpoint:
             yield "`stack_layers` needs an `init_checkpoint`: give both."
         if self.initial_positions != "random" and self.init_checkpoint:
-            yield (
-                "`initial_positions` is for a model without an `init_checkpoint`: leave"
-                " one of them out."
-            )
+            yield "`initial_positions` excludes `init_checkpoint`: leave one out."
         for name in ("num_train_steps", "train_batch_size", "max_seq_length"):
             yield from self.refuse_together("phases", name)
         yield from self.refuse_together("left_to_right", "direction")

@@ -79,7 +79,9 @@ class RecipeTest(tf.test.TestCase):
         ):
             values = resolved(f"--recipe=budget {given}")
             self.assertEqual(values.initial_positions, "random")
-        with self.assertRaisesRegex(Refused, "without an --init_checkpoint"):
+        with self.assertRaisesRegex(
+            Refused, "excludes --init_checkpoint: leave one out"
+        ):
             resolved("--initial_positions=sinusoids --init_checkpoint=model.ckpt")
         with self.assertLogs(level="INFO") as logs:
             values = resolved("--recipe=budget --phases=128:600:8,512:400:8")
