@@ -139,7 +139,7 @@ def judged(race: Race, model: pathlib.Path) -> dict[str, float]:
 
 
 def thinned(curve: list[list[float]]) -> list[list[float]]:
-    """At most 20 points of a curve: every n-th of its points, counted from the last."""
+    """Returns every n-th point of a curve, the last among them: at most 20."""
     return curve[:: -math.ceil(len(curve) / 20)][::-1] if curve else []
 
 

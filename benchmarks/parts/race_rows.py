@@ -69,7 +69,7 @@ ROWS = {
 
 
 def row(name: str) -> Row | None:
-    """A row by its name, also one of ours with FLAG=VALUE; None without one."""
+    """Returns a row by its name, also one of ours with FLAG=VALUE."""
     base, _, text = name.rpartition(" with ")
     changes = text.split("&")
     if not all("=" in change for change in changes) or base not in ROWS:

@@ -29,7 +29,7 @@ _OF_FINE_TUNING = (
 
 
 def _from_scratch(value: str, with_optimizer: str = "") -> Callable[[Any], str | None]:
-    """A recipe's value for what was measured: models from scratch, not ELECTRA's."""
+    """Returns a rule: the value for BERT from scratch, where it was measured."""
     return lambda given: (
         value
         if not (given.electra or given.init_checkpoint)
