@@ -11,9 +11,12 @@ which the first run makes under --env_dir and later ones find there (about 1 GB)
 Each command runs in a process of its own, in turns; of --rounds the least counts.
 `first batch` is when it is on the device, `first step` when its update is made; a
 prediction counts to the end of the process. `import` is a process that imports the
-library alone: TensorFlow, or PyTorch and transformers.
+library alone: TensorFlow, or PyTorch and transformers. Where onnx is installed beside
+bert_tf, an export is predicted with, too, in an environment that has nothing but
+`bert-tf[serve]`, and the packages of that are counted.
 """
 
+import importlib.util
 import json
 import pathlib
 import random
@@ -66,7 +69,17 @@ COMMANDS = {
         "output_file": "predicted.csv",
     },
 }
+COMMANDS["predict (ONNX)"] = {**COMMANDS["predict"], "checkpoint": "served"}
 SIDES = {"ours": "our_start.py", "transformers": "huggingface_start.py"}
+SERVE = "bert-tf serve"
+pretraining_step.ENVIRONMENTS[SERVE] = [
+    ["--editable", f"{pretraining_step.REPOSITORY}[serve]"]
+]
+
+
+def has_onnx() -> bool:
+    """Whether exports as ONNX can be made here."""
+    return importlib.util.find_spec("onnx") is not None
 
 
 def make_files(folder: pathlib.Path) -> None:
@@ -82,7 +95,7 @@ def make_files(folder: pathlib.Path) -> None:
         ("bert_config.json", [json.dumps(_CONFIG)]),
     ):
         (folder / name).write_text("\n".join(lines) + "\n")
-    for name, given in (
+    for name, given in [
         (
             "create_pretraining_data",
             {
@@ -102,7 +115,14 @@ def make_files(folder: pathlib.Path) -> None:
                 "format": "huggingface",
             },
         ),
-    ):
+        *[
+            (
+                "export_model",
+                {"checkpoint": "trained", "output_dir": "served", "format": "onnx"},
+            )
+        ]
+        * has_onnx(),
+    ]:
         _output([sys.executable, "-m", "bert_tf", name, *_as_flags(given)], folder)
 
 
@@ -133,8 +153,25 @@ def seconds(
     with tempfile.TemporaryDirectory() as output:
         if "output_dir" in given:
             given["output_dir"] = output
-        command_line = [python, str(PEERS / script), command, *_as_flags(given)]
+        module = command.split()[0]
+        command_line = [python, str(PEERS / script), module, *_as_flags(given)]
         return json.loads(_output(command_line, folder).splitlines()[-1])
+
+
+def _installed(python: str) -> str:
+    """How many packages an environment has, of which of TensorFlow, and its size."""
+    listed = json.loads(
+        subprocess.check_output([python, "-m", "pip", "list", "--format=json"])
+    )
+    names = {one["name"] for one in listed} - {"pip", "setuptools"}
+    folder = pathlib.Path(python).parent.parent
+    size = sum(
+        path.stat().st_size
+        for path in folder.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    )
+    others = {name for name in names if name.startswith(("tensorflow", "keras"))}
+    return f"{len(names)} packages, {size / 1e6:.0f} MB; of TensorFlow: {len(others)}"
 
 
 def main(_: list[str]) -> None:
@@ -143,6 +180,7 @@ def main(_: list[str]) -> None:
         folder = pathlib.Path(name)
         kept = pathlib.Path(pretraining_step._ENV_DIR.value or folder).resolve()
         pythons = {"ours": sys.executable}
+        served = pretraining_step.python_of(SERVE, kept) if has_onnx() else None
         peer = pretraining_step.python_of(pretraining_step.SENTENCE_TRANSFORMERS, kept)
         if peer:
             pythons["transformers"] = peer
@@ -150,7 +188,10 @@ def main(_: list[str]) -> None:
         least: dict[tuple[str, str, str], float] = {}
         for _ in range(pretraining_step._ROUNDS.value):
             for command in COMMANDS:
-                for side, python in pythons.items():
+                runs = {"ours": served} if command.endswith("(ONNX)") else pythons
+                for side, python in runs.items():
+                    if python is None:
+                        continue
                     found = seconds(python, SIDES[side], command, folder)
                     for event, value in found.items():
                         key = side, command, event
@@ -166,6 +207,8 @@ def main(_: list[str]) -> None:
             above = cells[1] if value is None else f"{cells[1]:+.2f}"
             print(f"{cells[0]:>{width}}{above:>14}", end="")
         print()
+    if served:
+        print(f"pip install 'bert-tf[serve]': {_installed(served)}")
 
 
 if __name__ == "__main__":

@@ -141,7 +141,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             if _HOMES[name].startswith("bert_tf.addons.serving.text_models"):
                 # These import Keras before a package that checks the back end.
                 keras_backend.require_supported()
-            value = getattr(importlib.import_module(_HOMES[name]), name)
+            with keras_backend.packages_of_training():
+                value = getattr(importlib.import_module(_HOMES[name]), name)
             globals()[name] = value
             return value
         raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")

@@ -25,7 +25,7 @@ def _installed() -> importlib.metadata.EntryPoints:
     try:
         return importlib.metadata.distribution(_DISTRIBUTION).entry_points
     except importlib.metadata.PackageNotFoundError as error:
-        raise InputError("bert_tf is not installed: pip install .") from error
+        raise InputError("bert_tf is not installed: pip install '.[train]'") from error
 
 
 def commands() -> Iterator[tuple[str, str]]:

@@ -20,6 +20,41 @@ class ImportTest(tf.test.TestCase):
         code = "import sys, bert_tf; print('tensorflow' in sys.modules)"
         self.assertEqual(run_python("-c", code).stdout, "False\n")
 
+    def test_without_the_packages_of_training(self):
+        """Every command has its --help, and says what to install for the rest."""
+        records = os.path.join(self.get_temp_dir(), "records")
+        code = f"""
+import importlib, importlib.metadata, re, sys
+requires = importlib.metadata.requires("bert-tf")
+kept = {{re.match(r"[\\w-]+", one)[0] for one in requires if "extra" not in one}}
+for name, found in importlib.metadata.packages_distributions().items():
+    if not {{"bert-tf", *kept}} & {{one.lower().replace("_", "-") for one in found}}:
+        sys.modules[name] = None  # cannot be imported
+for one in importlib.metadata.distribution("bert-tf").entry_points:
+    importlib.import_module(one.module)
+import bert_tf
+for use in (lambda: bert_tf.BertEncoder, lambda: bert_tf.load({toy.__file__!r})):
+    try:
+        use()
+    except bert_tf.InputError as error:
+        print(error)
+from bert_tf.tfrecords import create_pretraining_data
+create_pretraining_data.main()
+"""
+        vocabulary = os.path.join(self.get_temp_dir(), "vocab.txt")
+        with open(vocabulary, "w", encoding="utf-8") as file:
+            file.write("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+        done = run_python(
+            *("-c", code, f"--input_file={__file__}", f"--output_file={records}"),
+            f"--vocab_file={vocabulary}",
+        )
+        told = "{} is not installed: pip install 'bert-tf[train]', without which"
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertStartsWith(done.stdout, told.format("keras"))
+        self.assertStartsWith(
+            done.stderr, f"create_pretraining_data: {told.format('numba')}"
+        )
+
     def test_every_public_name_is_there(self):
         names = {*dir(bert_tf)} - {"__version__"}
         self.assertGreater(len(names), 30)

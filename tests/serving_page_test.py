@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import importlib.metadata
 import importlib.util
 import io
 import json
@@ -105,10 +106,13 @@ class ServingPageTest(FolderCase):
                 self.assertAllClose(share, one.probabilities[label], atol=1e-5)
 
     def test_what_a_server_installs(self):
-        installed = re.search(
-            "^pip install (absl-py .*)", PAGE.read_text("utf-8"), re.M
-        )
-        self.assertContainsSubset(installed[1].split(), SERVERS_PACKAGES)
+        self.assertIn(["pip", "install", "bert-tf[serve]"], self.commands)
+        installed = [
+            re.match(r"[\w-]+", line)[0]
+            for line in importlib.metadata.requires("bert-tf")
+            if "extra" not in line or 'extra == "serve"' in line
+        ]
+        self.assertContainsSubset(installed, SERVERS_PACKAGES)
         self.assertNotIn("tensorflow", SERVERS_PACKAGES)
 
     @pytest.mark.skipif(

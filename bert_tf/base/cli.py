@@ -84,7 +84,8 @@ def main(
             workers = getattr(found, "local_workers", 1)
             if workers > 1 and not launch.is_one():
                 sys.exit(launch.run(workers))
-            run(found)
+            with keras_backend.packages_of_training():
+                run(found)
             if sys.stdout:
                 sys.stdout.flush()
         except BrokenPipeError:
@@ -268,6 +269,7 @@ def _leave_other_processes() -> None:
     os._exit(EXIT_INPUT_ERROR)
 
 
+@keras_backend.packages_of_training()
 def import_tensorflow(given: options.Options | None = None) -> None:
     """Imports TensorFlow, without the messages that its C++ code prints at import."""
     # Also chooses Keras' back end as given, and shows the log.

@@ -53,6 +53,20 @@ def require_supported() -> None:
         )
 
 
+@contextlib.contextmanager
+def packages_of_training() -> Iterator[None]:
+    """Says how to install a package that is not there, unless TensorFlow is there."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if importlib.util.find_spec("tensorflow"):
+            raise
+        raise InputError(
+            f"{error.name} is not installed: pip install 'bert-tf[train]', without"
+            " which models are used only as ONNX exports."
+        ) from error
+
+
 # What Keras imports for its scikit-learn wrappers, image galleries and data frames.
 _UNUSED = ("matplotlib", "pandas", "sklearn")
 

@@ -12,7 +12,6 @@ nor the GPU's memory when the next one starts.
 
 import codecs
 import glob
-import importlib.metadata
 import importlib.util
 import os
 import pty
@@ -79,16 +78,9 @@ def find_device() -> str:
 
 def _packages(device: str) -> list[str]:
     """Returns pip's arguments; Colab's TPU runtimes come with JAX."""
-    needed = [
-        requirement
-        for requirement in importlib.metadata.requires("bert-tf") or ()
-        if "extra ==" not in requirement
-    ]
+    needed = ["bert-tf[train]"]  # itself is there, what it needs is not
     if device == GPU:
-        (tensorflow,) = (
-            one for one in needed if one.startswith(("tensorflow<", "tensorflow>"))
-        )
-        needed.append(tensorflow.replace("tensorflow", "tensorflow[and-cuda]", 1))
+        needed.append("tensorflow[and-cuda]")
     if device == TPU and importlib.util.find_spec("jax") is None:
         needed.append("jax[tpu]")
     return needed

@@ -68,7 +68,8 @@ def texts(count, seed, most=9):
 
 # docs/serving.md installs these for a server, and pip what they require.
 SERVERS_PACKAGES = {
-    *("absl-py", "bert-tf", "numpy", "onnx", "onnxruntime", "safetensors", "tqdm"),
+    *("absl-py", "bert-tf", "google-crc32c", "numpy", "onnx", "onnxruntime"),
+    *("safetensors", "tqdm"),
     *("flatbuffers", "ml-dtypes", "packaging", "protobuf", "typing-extensions"),
 }
 

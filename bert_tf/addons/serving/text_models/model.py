@@ -21,6 +21,7 @@ from bert_tf.addons.serving.explanations import (
 )
 from bert_tf.addons.serving.fill_mask import Guess
 from bert_tf.addons.serving.onnx_files import OnnxModel
+from bert_tf.base import keras_backend
 from bert_tf.base.errors import InputError
 from bert_tf.base.progress import with_bar
 from bert_tf.conversion import names
@@ -105,6 +106,7 @@ class ToExplain(NamedTuple):
     starts: Sequence[bool] | None = None  # whether tokens begin words; None: by ##
 
 
+@keras_backend.packages_of_training()
 def load(
     path: str,
     *,
