@@ -11,9 +11,9 @@ which the first run makes under --env_dir and later ones find there (about 1 GB)
 Each command runs in a process of its own, in turns; of --rounds the least counts.
 `first batch` is when it is on the device, `first step` when its update is made; a
 prediction counts to the end of the process. `import` is a process that imports the
-library alone: TensorFlow, or PyTorch and transformers. Where onnx is installed beside
-bert_tf, an export is predicted with, too, in an environment that has nothing but
-`bert-tf[serve]`, and the packages of that are counted.
+library alone: TensorFlow, or PyTorch and transformers. Where onnx is installed, the
+benchmark also predicts with an ONNX export, in a new environment that has nothing but
+`bert-tf[serve]`, and counts its packages.
 """
 
 import importlib.util
@@ -72,9 +72,7 @@ COMMANDS = {
 COMMANDS["predict (ONNX)"] = {**COMMANDS["predict"], "checkpoint": "served"}
 SIDES = {"ours": "our_start.py", "transformers": "huggingface_start.py"}
 SERVE = "bert-tf serve"
-pretraining_step.ENVIRONMENTS[SERVE] = [
-    ["--editable", f"{pretraining_step.REPOSITORY}[serve]"]
-]
+pretraining_step.ENVIRONMENTS[SERVE] = ([f"{pretraining_step.REPOSITORY}[serve]"],)
 
 
 def has_onnx() -> bool:
@@ -95,7 +93,7 @@ def make_files(folder: pathlib.Path) -> None:
         ("bert_config.json", [json.dumps(_CONFIG)]),
     ):
         (folder / name).write_text("\n".join(lines) + "\n")
-    for name, given in [
+    commands = [
         (
             "create_pretraining_data",
             {
@@ -107,22 +105,12 @@ def make_files(folder: pathlib.Path) -> None:
             },
         ),
         ("run_classifier", COMMANDS["run_classifier"]),
-        (
-            "export_model",
-            {
-                "checkpoint": "trained",
-                "output_dir": "exported",
-                "format": "huggingface",
-            },
-        ),
-        *[
-            (
-                "export_model",
-                {"checkpoint": "trained", "output_dir": "served", "format": "onnx"},
-            )
-        ]
-        * has_onnx(),
-    ]:
+    ]
+    exports = {"huggingface": "exported"} | ({"onnx": "served"} if has_onnx() else {})
+    for kind, output in exports.items():
+        given = {"checkpoint": "trained", "output_dir": output, "format": kind}
+        commands.append(("export_model", given))
+    for name, given in commands:
         _output([sys.executable, "-m", "bert_tf", name, *_as_flags(given)], folder)
 
 
@@ -131,7 +119,7 @@ def _output(command: list[str], folder: pathlib.Path) -> str:
     done = subprocess.run(
         command,
         cwd=folder,
-        env=environment(),
+        env={**environment(), "PYTHONPATH": str(pretraining_step.REPOSITORY)},
         capture_output=True,
         text=True,
         check=False,
@@ -159,19 +147,21 @@ def seconds(
 
 
 def _installed(python: str) -> str:
-    """How many packages an environment has, of which of TensorFlow, and its size."""
-    listed = json.loads(
-        subprocess.check_output([python, "-m", "pip", "list", "--format=json"])
-    )
-    names = {one["name"] for one in listed} - {"pip", "setuptools"}
-    folder = pathlib.Path(python).parent.parent
+    """How many packages there are, how many of them are TensorFlow's, their size."""
+    listed = subprocess.check_output([python, "-m", "pip", "list", "--format=json"])
+    names = {one["name"] for one in json.loads(listed)} - {"pip", "setuptools"}
+    of_tensorflow = [name for name in names if name.startswith(("tensorflow", "keras"))]
+    (folder,) = pathlib.Path(python).parent.parent.glob("lib/python*/site-packages")
     size = sum(
         path.stat().st_size
         for path in folder.rglob("*")
-        if path.is_file() and not path.is_symlink()
+        if path.is_file()
+        and not path.relative_to(folder).parts[0].startswith(("pip", "setuptools"))
     )
-    others = {name for name in names if name.startswith(("tensorflow", "keras"))}
-    return f"{len(names)} packages, {size / 1e6:.0f} MB; of TensorFlow: {len(others)}"
+    return (
+        f"{len(names)} packages, {len(of_tensorflow)} of them TensorFlow's,"
+        f" {size / 1e6:.0f} MB"
+    )
 
 
 def main(_: list[str]) -> None:
@@ -180,7 +170,7 @@ def main(_: list[str]) -> None:
         folder = pathlib.Path(name)
         kept = pathlib.Path(pretraining_step._ENV_DIR.value or folder).resolve()
         pythons = {"ours": sys.executable}
-        served = pretraining_step.python_of(SERVE, kept) if has_onnx() else None
+        served = pretraining_step.python_of(SERVE, folder) if has_onnx() else None
         peer = pretraining_step.python_of(pretraining_step.SENTENCE_TRANSFORMERS, kept)
         if peer:
             pythons["transformers"] = peer
@@ -203,9 +193,11 @@ def main(_: list[str]) -> None:
         for side, width in (("ours", 8), ("transformers", 14)):
             value = least.get((side, command, event))
             start = least.get((side, "import", "end"), 0.0)
-            cells = ("-", "-") if value is None else (f"{value:.2f}", value - start)
-            above = cells[1] if value is None else f"{cells[1]:+.2f}"
-            print(f"{cells[0]:>{width}}{above:>14}", end="")
+            cell = "-" if value is None else f"{value:.2f}"
+            # What ONNX Runtime alone predicts imports no TensorFlow.
+            has_none = value is None or command.endswith("(ONNX)")
+            above = "-" if has_none else f"{value - start:+.2f}"
+            print(f"{cell:>{width}}{above:>14}", end="")
         print()
     if served:
         print(f"pip install 'bert-tf[serve]': {_installed(served)}")

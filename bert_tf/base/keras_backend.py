@@ -55,15 +55,15 @@ def require_supported() -> None:
 
 @contextlib.contextmanager
 def packages_of_training() -> Iterator[None]:
-    """Says how to install a package that is not there, unless TensorFlow is there."""
+    """Says within how to install a package that is not there."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if importlib.util.find_spec("tensorflow"):
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "bert_tf") or importlib.util.find_spec(package):
             raise
         raise InputError(
-            f"{error.name} is not installed: pip install 'bert-tf[train]', without"
-            " which models are used only as ONNX exports."
+            f"{package} is not installed: pip install 'bert-tf[train]'."
         ) from error
 
 

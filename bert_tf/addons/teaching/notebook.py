@@ -22,6 +22,7 @@ import sys
 import termios
 import time
 
+import bert_tf
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 
@@ -78,7 +79,8 @@ def find_device() -> str:
 
 def _packages(device: str) -> list[str]:
     """Returns pip's arguments; Colab's TPU runtimes come with JAX."""
-    needed = ["bert-tf[train]"]  # itself is there, what it needs is not
+    # bert_tf is installed; what it needs is not.
+    needed = [f"bert-tf[train]=={bert_tf.__version__}"]
     if device == GPU:
         needed.append("tensorflow[and-cuda]")
     if device == TPU and importlib.util.find_spec("jax") is None:

@@ -5,6 +5,7 @@ from unittest import mock
 
 import tensorflow as tf
 
+import bert_tf
 from bert_tf.addons.teaching import notebook
 from bert_tf.base.errors import InputError
 
@@ -46,6 +47,9 @@ class RunTest(tf.test.TestCase):
         self.assertEqual(printed, "Killed. What is there:\nthere\n")
 
 
+TRAIN = f"'bert-tf[train]=={bert_tf.__version__}'"
+
+
 class StartTest(tf.test.TestCase):
     """What would be installed elsewhere: commands are recorded, not run."""
 
@@ -64,16 +68,16 @@ class StartTest(tf.test.TestCase):
 
     def test_each_device(self):
         for device, flags, packages in (
-            ("cpu", "--distribution=default", "'bert-tf[train]'"),
+            ("cpu", "--distribution=default", TRAIN),
             (
                 "gpu",
                 "--distribution=mirrored",
-                "'bert-tf[train]' 'tensorflow[and-cuda]'",
+                f"{TRAIN} 'tensorflow[and-cuda]'",
             ),
             (
                 "tpu",
                 "--backend=jax --distribution=tpu --precision=bfloat16",
-                "'bert-tf[train]' 'jax[tpu]'",
+                f"{TRAIN} 'jax[tpu]'",
             ),
         ):
             self.assertEqual(self.installed(device), (flags, [packages]))

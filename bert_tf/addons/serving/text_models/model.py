@@ -180,8 +180,8 @@ def _checked_runtime(runtime: str, source: Source) -> str:
         if runtime == _ONNX:
             raise
         return _KERAS
-    if runtime == _ONNX:
-        return runtime
+    if runtime == _ONNX or importlib.util.find_spec("tensorflow") is None:
+        return _ONNX
     from bert_tf.training.strategy import has_accelerator
 
     return _KERAS if has_accelerator() else _ONNX
