@@ -51,7 +51,7 @@ create_pretraining_data.main()
             *("-c", code, f"--input_file={__file__}", f"--output_file={records}"),
             f"--vocab_file={vocabulary}",
         )
-        told = "{} is not installed: pip install 'bert-tf[train]'."
+        told = "{} is not installed: pip install 'bert-tf[train]'"
         self.assertEqual(done.returncode, 2, done.stderr)
         for name, line in zip(
             ("keras", "tensorflow"), done.stdout.splitlines(), strict=True

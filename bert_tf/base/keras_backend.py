@@ -63,7 +63,7 @@ def packages_of_training() -> Iterator[None]:
         if package in ("", "bert_tf") or importlib.util.find_spec(package):
             raise
         raise InputError(
-            f"{package} is not installed: pip install 'bert-tf[train]'."
+            f"{package} is not installed: pip install 'bert-tf[train]'"
         ) from error
 
 
