@@ -171,6 +171,7 @@ def main(_: list[str]) -> None:
         kept = pathlib.Path(pretraining_step._ENV_DIR.value or folder).resolve()
         pythons = {"ours": sys.executable}
         served = pretraining_step.python_of(SERVE, folder) if has_onnx() else None
+        installed = _installed(served) if served else ""
         peer = pretraining_step.python_of(pretraining_step.SENTENCE_TRANSFORMERS, kept)
         if peer:
             pythons["transformers"] = peer
@@ -200,7 +201,7 @@ def main(_: list[str]) -> None:
             print(f"{cell:>{width}}{above:>14}", end="")
         print()
     if served:
-        print(f"pip install 'bert-tf[serve]': {_installed(served)}")
+        print(f"pip install 'bert-tf[serve]': {installed}")
 
 
 if __name__ == "__main__":
