@@ -10,7 +10,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option, with_default
 from bert_tf.base.shared_options import ModelOptions
 from bert_tf.instances.settings import DYNAMIC_MASKING, InstanceSettings
-from bert_tf.records.tokenized_corpus import DEDUPLICATION
+from bert_tf.text.documents import DEDUPLICATION
 from bert_tf.text.sources import TextOptions, text_chunks
 
 

@@ -50,9 +50,6 @@ from bert_tf.records.manifest import (
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.records.tokenized_corpus import (
-    NEAR,
-    NO_DEDUPLICATION,
-    PARAGRAPHS,
     TokenizedChunk,
     TokenizedCorpus,
     tokenize,
@@ -60,9 +57,17 @@ from bert_tf.records.tokenized_corpus import (
     work_folder_path,
 )
 from bert_tf.records.writing import MANIFEST_SUFFIX, ShardWriter, remove_leftovers
-from bert_tf.text.documents import Chunk, Source, drop, dropped_lines
+from bert_tf.text.documents import (
+    NEAR,
+    NO_DEDUPLICATION,
+    PARAGRAPHS,
+    Chunk,
+    Source,
+    drop,
+    dropped_lines,
+)
 from bert_tf.text.segmentation import NO_SEGMENTER, require_segmenter
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.vocabulary import MANY_UNKNOWN, Vocabulary
 
 # Incremented whenever the same text and settings would give other bytes, or other files
 # in the work folder: no run may resume the work of an older bert_tf.
@@ -72,10 +77,6 @@ _WAY_OF_MAKING = 4
 # the processor's cache.
 _BLOCK = 1024
 _BLOCK_TOKENS = 1 << 19
-
-# In English Wikipedia 0.01 % of tokens are [UNK] with BERT's English vocabularies and
-# 0.2 % with the multilingual one; 13 % with the uncased one if the text keeps its case.
-MANY_UNKNOWN = 0.01
 
 LONE_TOKENS = "documents' last sentences of a single token, of which no pair is made"
 

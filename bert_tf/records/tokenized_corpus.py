@@ -27,16 +27,16 @@ from bert_tf.base.parallel import Workers, grouped
 from bert_tf.instances.creation import Documents, starts, token_dtype
 from bert_tf.records.manifest import OfText
 from bert_tf.records.writing import file_errors
-from bert_tf.text.documents import Chunk, drop, read_chunk
+from bert_tf.text.documents import (
+    DOCUMENTS,
+    NEAR,
+    PARAGRAPHS,
+    Chunk,
+    drop,
+    read_chunk,
+)
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
-
-# Repetitions to drop: exact ones, or documents that are nearly the same.
-NO_DEDUPLICATION = "none"
-DOCUMENTS = "documents"
-PARAGRAPHS = "paragraphs"
-NEAR = "near"
-DEDUPLICATION = (NO_DEDUPLICATION, DOCUMENTS, PARAGRAPHS, NEAR)
 
 # 128 bits: different texts do not have the same digest.
 DIGEST_BYTES = 16

@@ -234,6 +234,13 @@ NO_CLEANING = "none"
 PDF = "pdf"
 CLEANING = (NO_CLEANING, PDF)
 
+# Repetitions to drop: exact ones, or documents that are nearly the same.
+NO_DEDUPLICATION = "none"
+DOCUMENTS = "documents"
+PARAGRAPHS = "paragraphs"
+NEAR = "near"
+DEDUPLICATION = (NO_DEDUPLICATION, DOCUMENTS, PARAGRAPHS, NEAR)
+
 JSONL = "jsonl"
 PARQUET = "parquet"
 OBJECTS = (JSONL, PARQUET)  # each row has named values

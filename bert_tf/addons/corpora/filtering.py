@@ -8,13 +8,8 @@ import numpy as np
 
 from bert_tf.base.addons import addon
 from bert_tf.instances.creation import starts
-from bert_tf.records.tokenized_corpus import (
-    DIGEST_BYTES,
-    NEAR,
-    NO_DEDUPLICATION,
-    PARAGRAPHS,
-)
-from bert_tf.text.documents import drop
+from bert_tf.records.tokenized_corpus import DIGEST_BYTES
+from bert_tf.text.documents import NEAR, NO_DEDUPLICATION, PARAGRAPHS, drop
 
 EMPTIED_DOCUMENTS = "documents of nothing but repeated paragraphs"
 NEAR_DUPLICATES = "documents nearly the same as earlier ones"

@@ -13,7 +13,7 @@ from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import available_cores
 from bert_tf.base.pictures import table
-from bert_tf.records.record_sets import MANY_UNKNOWN
+from bert_tf.text.vocabulary import MANY_UNKNOWN
 from bert_tf.training.launch import run_child
 
 MOST_PASSES = 40

@@ -12,9 +12,9 @@ from bert_tf.base import files, options
 from bert_tf.base.options import REQUIRED, declarations, option, with_default
 from bert_tf.base.shared_options import ModelOptions
 from bert_tf.records.learn_vocabulary import VocabularyOptions
-from bert_tf.records.tokenized_corpus import DEDUPLICATION
 from bert_tf.records.writing import MANIFEST_SUFFIX
 from bert_tf.tasks.pretraining_options import PretrainingOptions
+from bert_tf.text.documents import DEDUPLICATION
 from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.text.sources import TextOptions
 
