@@ -36,6 +36,7 @@ from parts import race_rows, race_text
 from parts.commands import command, finished
 from parts.race_rows import ROWS, TRANSFORMERS, Race, Row
 from parts.results import REPOSITORY, machine, spread
+from scipy import stats
 
 from bert_tf.base.config import BertConfig
 
@@ -185,12 +186,26 @@ def run(race: Race, name: str, seed: int, pace: float) -> None:
 
 
 def table() -> None:
-    """Prints a row for each way and length, the best of a length last."""
+    """Prints a row for each way and length, the best of a length last.
+
+    p is Welch's, beside the last row before it of several runs of this length.
+    """
     runs: dict[tuple[float, str], list[dict[str, Any]]] = {}
     for one in read_results():
         runs.setdefault((one["minutes"], one["row"]), []).append(one)
-    print("| minutes | row | bits per byte | masked LM loss | steps | seeds | source |")
-    print("|--:|---|--:|--:|--:|--:|---|")
+    names = [
+        "minutes",
+        "row",
+        "bits-per-byte",
+        "masked-LM-loss",
+        "steps",
+        "seeds",
+        "p",
+        "source",
+    ]
+    print(f"| {' | '.join(names).replace('-', ' ')} |")
+    print("|--:|---|--:|--:|--:|--:|--:|---|")
+    before: dict[float, list[float]] = {}
 
     def score(key: tuple[float, str]) -> float:
         return statistics.mean(one["bits_per_byte"] for one in runs[key])
@@ -201,9 +216,15 @@ def table() -> None:
             spread([one[metric] for one in runs[key]], digits=3)
             for metric in ("bits_per_byte", "masked_lm_loss")
         )
+        p, values = "", [one["bits_per_byte"] for one in runs[key]]
+        if len(values) > 1:
+            if minutes in before:
+                welch = stats.ttest_ind(before[minutes], values, equal_var=False)
+                p = f"{welch.pvalue:.3f}"
+            before[minutes] = values
         cells = (
             *(f"{minutes:g}", name, bits, losses, f"{runs[key][0]['steps']:,}"),
-            *(str(len(runs[key])), race_rows.row(name).source),
+            *(str(len(values)), p, race_rows.row(name).source),
         )
         print(f"| {' | '.join(cells)} |")
     with_curve = [one for one in read_results() if one.get("curve")]

@@ -147,7 +147,7 @@ def seconds(
 
 
 def _installed(python: str) -> str:
-    """How many packages there are, how many of them are TensorFlow's, their size."""
+    """Returns the packages' number, how many are TensorFlow's, and their size."""
     listed = subprocess.check_output([python, "-m", "pip", "list", "--format=json"])
     names = {one["name"] for one in json.loads(listed)} - {"pip", "setuptools"}
     of_tensorflow = [name for name in names if name.startswith(("tensorflow", "keras"))]

@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (32, 8_866),
-    "bert_tf.run_pretraining": (68, 21_611),
-    "bert_tf.run_classifier": (74, 22_922),
-    "bert_tf.export_model": (73, 23_992),
+    "tfrecords.create_pretraining_data": (32, 8_864),
+    "bert_tf.run_pretraining": (68, 21_610),
+    "bert_tf.run_classifier": (74, 22_921),
+    "bert_tf.export_model": (73, 23_991),
 }
-MOST_LINES_OF_THE_CORE = 38_708
-MOST_LINES = 56_642
+MOST_LINES_OF_THE_CORE = 38_706
+MOST_LINES = 56_635
 
 
 class ReachTest(tf.test.TestCase):

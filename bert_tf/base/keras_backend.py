@@ -55,7 +55,7 @@ def require_supported() -> None:
 
 @contextlib.contextmanager
 def packages_of_training() -> Iterator[None]:
-    """Says within how to install a package that is not there."""
+    """Raises InputError within, with what installs a package that is not there."""
     try:
         yield
     except ModuleNotFoundError as error:

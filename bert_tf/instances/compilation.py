@@ -2,11 +2,11 @@
 
 import contextlib
 import functools
-import importlib
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
+import numba
 from absl import logging
 
 # Inner loops are Python functions on numpy arrays. numba compiles them at their first
@@ -19,10 +19,6 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the function, compiled: a decorator."""
-    try:
-        import numba
-    except ModuleNotFoundError:
-        return lambda *arguments: importlib.import_module("numba")  # raises when called
     try:
         dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:

@@ -1,7 +1,6 @@
 """Records for pre-training, made from text."""
 
 import functools
-import importlib
 from collections.abc import Callable, Iterator
 
 from bert_tf.base import cli, files
@@ -87,7 +86,6 @@ class PretrainingDataOptions(InstanceSettings, TextOptions, decides="nothing"):
 def run(options: PretrainingDataOptions) -> None:
     """Writes the records that the flags ask for."""
     cli.show_log()
-    importlib.import_module("numba")  # is missed now, and not after hours of tokenizing
     from bert_tf.base.parallel import available_cores
     from bert_tf.records.manifest import manifest_path, written_files
     from bert_tf.records.record_sets import create_records, plan_record_set

@@ -27,14 +27,7 @@ from bert_tf.base.parallel import Workers, grouped
 from bert_tf.instances.creation import Documents, starts, token_dtype
 from bert_tf.records.manifest import OfText
 from bert_tf.records.writing import file_errors
-from bert_tf.text.documents import (
-    DOCUMENTS,
-    NEAR,
-    PARAGRAPHS,
-    Chunk,
-    drop,
-    read_chunk,
-)
+from bert_tf.text.documents import DOCUMENTS, NEAR, PARAGRAPHS, Chunk, drop, read_chunk
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 

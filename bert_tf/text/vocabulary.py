@@ -21,8 +21,7 @@ SEP = "[SEP]"
 MASK = "[MASK]"
 # The prefix of a piece that continues a word.
 CONTINUATION = "##"
-
-# A share of a text's tokens. In English Wikipedia 0.01 % of tokens are [UNK] with BERT's English vocabularies and
+# In English Wikipedia 0.01 % of tokens are [UNK] with BERT's English vocabularies and
 # 0.2 % with the multilingual one; 13 % with the uncased one if the text keeps its case.
 MANY_UNKNOWN = 0.01
 

@@ -399,7 +399,7 @@ class TextModelsTest(FolderCase):
         )
 
     @needs_onnxruntime
-    def test_an_onnx_export_needs_neither_tensorflow_nor_keras(self):
+    def test_exports_need_neither_tensorflow_nor_keras(self):
         calls, expected = [], []
         for model, method, *arguments in (
             (BertClassifier(toy.CONFIG, 3), "predict", "w1 w2", "w3"),
@@ -417,6 +417,13 @@ class TextModelsTest(FolderCase):
             calls.append([exported, method, *arguments])
             found = getattr(bert_tf.load(exported), method)(*arguments)
             expected.append(f"{found!r}")
+        # Of transformers' format the graph is made when it is loaded.
+        exported = self.path("huggingface")
+        folder = self.random_checkpoint(BertClassifier(toy.CONFIG, 3))
+        bert_tf.export(folder, exported, format="huggingface")
+        calls.append([exported, "predict", "w1 w2", "w3"])
+        found = bert_tf.load(exported, runtime="onnxruntime").predict("w1 w2", "w3")
+        expected.append(f"{found!r}")
         code = f"""
 import importlib.metadata, json, sys
 for name, found in importlib.metadata.packages_distributions().items():
