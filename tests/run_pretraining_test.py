@@ -732,7 +732,7 @@ class InitialPositionsTest(RunPretrainingTestCase):
     POSITIONS = "bert/embeddings/position_embeddings"
 
     def test_a_training_begins_with_sinusoids_once(self):
-        given = {"do_train": True, "initial_positions": "sinusoids"}
+        given = {"do_train": True, "initial_positions": "neighbours"}
         # The warmup's first step has the rate 0.
         self.run_script(**given, num_train_steps=1)
         shape = (toy.CONFIG.max_position_embeddings, toy.CONFIG.hidden_size)

@@ -41,7 +41,8 @@ class Row:
 
 
 _BUDGET = {"recipe": "budget"}
-_ADAMW, _MUON = {"optimizer": "adamw"}, {"optimizer": "muon", "learning_rate": 4e-3}
+_ADAMW = {"optimizer": "adamw"}
+_MUON = {"optimizer": "muon", "learning_rate": 4e-3}
 ROWS = {
     "run_mlm.py": Row(TRANSFORMERS, {}, "its defaults"),
     "run_mlm.py by cramming": Row(
@@ -64,7 +65,12 @@ ROWS = {
     "budget from random positions": Row(
         OURS, _BUDGET | _MUON | {"initial_positions": "random"}, "Jordan et al. 2024"
     ),
-    "budget": Row(OURS, _BUDGET | _MUON, "sinusoids of Vaswani et al. 2017"),
+    "budget from sinusoids": Row(
+        OURS,
+        _BUDGET | _MUON | {"initial_positions": "sinusoids"},
+        "Vaswani et al. 2017",
+    ),
+    "budget": Row(OURS, _BUDGET, "Trockman and Kolter 2023"),
 }
 
 

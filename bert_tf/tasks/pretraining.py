@@ -191,11 +191,14 @@ class PretrainingRun(Run):
                 vocabulary=self.vocabulary,
                 packed=self.is_packed,
             )
-        if options.initial_positions == "sinusoids":
+        if options.initial_positions != "random":
             place = addon("initial_positions").place
+            kind = options.initial_positions
             self.task = dataclasses.replace(
                 self.task,  # a stage may have trained positions already
-                begin=lambda model: None if self.init_checkpoint else place(model),
+                begin=lambda model: (
+                    None if self.init_checkpoint else place(model, kind)
+                ),
             )
         self.callbacks: list[Callback] = [addon(one)(self) for one in _CALLBACKS]
         self._refuse_other_metrics()

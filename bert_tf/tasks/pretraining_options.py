@@ -55,9 +55,9 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "dropout": 0.0,  # G
         "next_sentence": False,  # I, G; Liu et al. 2019
         "optimizer": _from_scratch("muon"),  # Jordan et al. 2024
-        "initial_positions": _from_scratch("sinusoids", with_optimizer="muon"),
+        "initial_positions": _from_scratch("neighbours", with_optimizer="muon"),
         # AdamW's: I, G.
-        "learning_rate": lambda given: 4e-3 if given.optimizer == "muon" else 1e-3,
+        "learning_rate": lambda given: 3e-3 if given.optimizer == "muon" else 1e-3,
         "num_warmup_steps": lambda given: round(0.06 * given.last_step),  # I
         "bias_correction": True,  # I, G: plain AdamW
         # G; for records without masks. Not measured for ELECTRA's loss, of every token.
@@ -150,9 +150,9 @@ class PretrainingOptions(
         "Defaults for flags that are not given. paper: Devlin et al. 2018 (batches of"
         " 256, learning rate 1e-4, a million steps, 10,000 of warmup). budget, for a"
         " fixed number of hours (Izsak et al. 2021, Geiping and Goldstein 2022, Jordan"
-        " et al. 2024): no dropout, no next sentence prediction, Muon at 4e-3 with"
-        " position embeddings that begin as sinusoids (from a checkpoint, and with"
-        " --electra, AdamW at 1e-3), 6 % warmup, bias correction, batches of 32.",
+        " et al. 2024): no dropout, no next sentence prediction, Muon at 3e-3 with"
+        " --initial_positions=neighbours (from a checkpoint, and with --electra, AdamW"
+        " at 1e-3), 6 % warmup, bias correction, batches of 32.",
         choices=tuple(RECIPES),
         decides="nothing",
     )
@@ -190,8 +190,9 @@ class PretrainingOptions(
     initial_positions: str = option(
         "random",
         "Position embeddings of a model from scratch. random: as in the original;"
-        " sinusoids: as in Vaswani et al. 2017, and trained.",
-        choices=("random", "sinusoids"),
+        " sinusoids: as in Vaswani et al. 2017, and trained; neighbours: sinusoids, and"
+        " each head begins by attending to the token before or after.",
+        choices=("random", "sinusoids", "neighbours"),
         title=options.TRAINING,
         decides="result",
     )

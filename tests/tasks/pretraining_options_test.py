@@ -50,12 +50,12 @@ class RecipeTest(tf.test.TestCase):
         self.assertEqual(values.num_warmup_steps, 300)
         self.assertEqual((values.dropout, values.beta_2), (0.1, 0.999))
         self.assertTrue(values.bias_correction)
-        self.assertEqual((values.train_batch_size, values.learning_rate), (32, 4e-3))
+        self.assertEqual((values.train_batch_size, values.learning_rate), (32, 3e-3))
         self.assertEqual(
             (values.optimizer, values.learning_rate_schedule), ("muon", "wsd")
         )
         self.assertFalse(values.next_sentence)
-        self.assertEqual(values.initial_positions, "sinusoids")
+        self.assertEqual(values.initial_positions, "neighbours")
         self.assertEqual(
             (values.masked_lm_prob, values.eval_masked_lm_prob), (0.25, 0.15)
         )

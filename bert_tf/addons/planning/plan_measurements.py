@@ -33,7 +33,7 @@ from bert_tf.training.launch import Ended, run_child
 TOKENS_PER_WEIGHT = 20
 # AdamW's learning rates of the sizes that are tried. Narrower models take larger ones;
 # Muon, which trains models from scratch, takes MUON times as much.
-MUON = 4.0
+MUON = 3.0
 LEARNING_RATES = {
     "tiny": 1e-3,
     "mini": 1e-3,

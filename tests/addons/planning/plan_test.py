@@ -200,7 +200,7 @@ class PlanTest(PlanCase):
         self.assertEqual(train[1]["output_dir"], self.path("out", "model"))
         self.assertEqual(
             [train[1][name] for name in ("recipe", "bert_size", "learning_rate")],
-            ["budget", "tiny", "0.004"],
+            ["budget", "tiny", "0.003"],
         )
         # As it was measured.
         measured = next(values for name, values in self.ran if name == train[0])
