@@ -41,7 +41,7 @@ class Row:
 
 
 _BUDGET = {"recipe": "budget"}
-_ADAMW = {"optimizer": "adamw"}
+_ADAMW = {"optimizer": "adamw", "initial_positions": "random"}
 _MUON = {"optimizer": "muon", "learning_rate": 4e-3}
 ROWS = {
     "run_mlm.py": Row(TRANSFORMERS, {}, "its defaults"),

@@ -28,14 +28,9 @@ _OF_FINE_TUNING = (
 )
 
 
-def _from_scratch(value: str, with_optimizer: str = "") -> Callable[[Any], str | None]:
+def _from_scratch(value: str) -> Callable[[Any], str | None]:
     """Returns a rule: the value for BERT from scratch, where it was measured."""
-    return lambda given: (
-        value
-        if not (given.electra or given.init_checkpoint)
-        and with_optimizer in ("", given.optimizer)
-        else None
-    )
+    return lambda given: None if given.electra or given.init_checkpoint else value
 
 
 # Recipe -> option -> its default. Settings of the records, such as packing or whole
@@ -55,7 +50,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "dropout": 0.0,  # G
         "next_sentence": False,  # I, G; Liu et al. 2019
         "optimizer": _from_scratch("muon"),  # Jordan et al. 2024
-        "initial_positions": _from_scratch("neighbours", with_optimizer="muon"),
+        "initial_positions": _from_scratch("neighbours"),
         # AdamW's: I, G.
         "learning_rate": lambda given: 3e-3 if given.optimizer == "muon" else 1e-3,
         "num_warmup_steps": lambda given: round(0.06 * given.last_step),  # I
@@ -150,9 +145,10 @@ class PretrainingOptions(
         "Defaults for flags that are not given. paper: Devlin et al. 2018 (batches of"
         " 256, learning rate 1e-4, a million steps, 10,000 of warmup). budget, for a"
         " fixed number of hours (Izsak et al. 2021, Geiping and Goldstein 2022, Jordan"
-        " et al. 2024): no dropout, no next sentence prediction, Muon at 3e-3 with"
-        " --initial_positions=neighbours (from a checkpoint, and with --electra, AdamW"
-        " at 1e-3), 6 % warmup, bias correction, batches of 32.",
+        " et al. 2024): no dropout, no next sentence prediction,"
+        " --initial_positions=neighbours and Muon at 3e-3 (from a checkpoint, and with"
+        " --electra, neither, but AdamW at 1e-3), 6 % warmup, bias correction, batches"
+        " of 32.",
         choices=tuple(RECIPES),
         decides="nothing",
     )

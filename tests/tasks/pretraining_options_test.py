@@ -61,12 +61,16 @@ class RecipeTest(tf.test.TestCase):
         )
         self.assertIn("`num_warmup_steps=300`", logs.output[0])
         self.assertIn("not from the recipe: `dropout=0.1`", logs.output[1])
-        for given in ("--optimizer=adamw", "--electra", "--init_checkpoint=model.ckpt"):
+        for given in ("--electra", "--init_checkpoint=model.ckpt"):
             values = resolved(f"--recipe=budget {given}")
             self.assertEqual((values.optimizer, values.learning_rate), ("adamw", 1e-3))
             self.assertEqual(values.initial_positions, "random")
-        values = resolved("--recipe=budget --optimizer=lamb")
-        self.assertEqual((values.optimizer, values.learning_rate), ("lamb", 1e-3))
+        for optimizer in ("adamw", "lamb"):
+            values = resolved(f"--recipe=budget --optimizer={optimizer}")
+            self.assertEqual(
+                (values.optimizer, values.learning_rate, values.initial_positions),
+                (optimizer, 1e-3, "neighbours"),
+            )
         # Its values are no given ones, which would exclude others.
         values = resolved("--recipe=budget --electra")
         self.assertFalse(values.is_given("next_sentence"))
@@ -74,7 +78,6 @@ class RecipeTest(tf.test.TestCase):
         for given in (
             "--optimizer=muon --init_checkpoint=model.ckpt",
             "--optimizer=muon --electra",
-            "--optimizer=lamb",
             "--initial_positions=random",
         ):
             values = resolved(f"--recipe=budget {given}")
