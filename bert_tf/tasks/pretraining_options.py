@@ -50,7 +50,10 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "dropout": 0.0,  # G
         "next_sentence": False,  # I, G; Liu et al. 2019
         "optimizer": _from_scratch("muon"),  # Jordan et al. 2024
-        "initial_positions": _from_scratch("neighbours"),
+        # Heads that begin at the neighbours learn the next sentence later.
+        "initial_positions": lambda given: (
+            None if given.next_sentence else _from_scratch("neighbours")(given)
+        ),
         # AdamW's: I, G.
         "learning_rate": lambda given: 3e-3 if given.optimizer == "muon" else 1e-3,
         "num_warmup_steps": lambda given: round(0.06 * given.last_step),  # I

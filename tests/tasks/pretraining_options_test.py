@@ -78,6 +78,7 @@ class RecipeTest(tf.test.TestCase):
         for given in (
             "--optimizer=muon --init_checkpoint=model.ckpt",
             "--optimizer=muon --electra",
+            "--next_sentence",
             "--initial_positions=random",
         ):
             values = resolved(f"--recipe=budget {given}")
