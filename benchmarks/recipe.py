@@ -7,9 +7,9 @@ Without --input_file the text is --data_dir's wikipedia_en/*.xz. Trains each var
 so many minutes, its last checkpoint included, on the same records: `paper`; `budget`;
 `budget - PART`, which has the paper's value of a part; and `paper + PART`. --parts
 chooses the parts, or several at once, as in dropout&bias_correction (optimizer and
-learning_rate belong together); with FLAG=VALUE it is `budget with
-FLAG=VALUE`, such as '"phases=128:1200:16,128:600:32"', whose steps are --steps.
---variants chooses those whose names begin so.
+learning_rate, and next_sentence and initial_positions, belong together); with
+FLAG=VALUE it is `budget with FLAG=VALUE`, such as '"phases=128:1200:16,128:600:32"',
+whose steps are --steps. --variants chooses those whose names begin so.
 
 The learning rate falls to 0 at the end of the minutes in all of them. The vocabulary
 has 8,000 tokens, lower case; sequences of up to 128 tokens.

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf import run_pretraining
-from bert_tf.addons.methods.initial_positions import sinusoids
+from bert_tf.addons.methods.initial_positions import neighbour_kernels, sinusoids
 from bert_tf.addons.planning import reference_curves
 from bert_tf.addons.planning.reference_curves import Reference
 from bert_tf.addons.serving import export_model
@@ -731,13 +731,17 @@ class PreviousOrNextTest(RunPretrainingTestCase):
 class InitialPositionsTest(RunPretrainingTestCase):
     POSITIONS = "bert/embeddings/position_embeddings"
 
-    def test_a_training_begins_with_sinusoids_once(self):
+    def test_a_training_begins_with_neighbours_once(self):
         given = {"do_train": True, "initial_positions": "neighbours"}
         # The warmup's first step has the rate 0.
         self.run_script(**given, num_train_steps=1)
         shape = (toy.CONFIG.max_position_embeddings, toy.CONFIG.hidden_size)
         first = self.weights("run")[self.POSITIONS]
         self.assertAllClose(first, sinusoids(*shape))
+        query = "bert/encoder/layer_0/attention/self/query/kernel"
+        added = neighbour_kernels(shape[1], toy.CONFIG.num_attention_heads)[0]
+        rest = self.weights("run")[query] - added
+        self.assertAllLessEqual(np.abs(rest), 2.0 * toy.CONFIG.initializer_range + 1e-6)
         self.run_script(**given, num_train_steps=9, learning_rate=0.01)
         later = self.weights("run")[self.POSITIONS]
         self.assertNotAllClose(later, first, atol=1e-3)

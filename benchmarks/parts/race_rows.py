@@ -70,7 +70,16 @@ ROWS = {
         _BUDGET | _MUON | {"initial_positions": "sinusoids"},
         "Vaswani et al. 2017",
     ),
-    "budget": Row(OURS, _BUDGET, "Trockman and Kolter 2023"),
+    "budget": Row(
+        OURS,
+        _BUDGET
+        | {
+            "optimizer": "muon",
+            "learning_rate": 3e-3,
+            "initial_positions": "neighbours",
+        },
+        "Trockman and Kolter 2023",
+    ),
 }
 
 

@@ -29,7 +29,7 @@ _OF_FINE_TUNING = (
 
 
 def _from_scratch(value: str) -> Callable[[Any], str | None]:
-    """Returns a rule: the value for BERT from scratch, where it was measured."""
+    """Returns a rule: the value, for BERT from scratch."""
     return lambda given: None if given.electra or given.init_checkpoint else value
 
 
@@ -50,7 +50,8 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "dropout": 0.0,  # G
         "next_sentence": False,  # I, G; Liu et al. 2019
         "optimizer": _from_scratch("muon"),  # Jordan et al. 2024
-        # Heads that begin at the neighbours learn the next sentence later.
+        # Not measured with the next sentence but in the quickstart, which learns it
+        # later from heads at the neighbours.
         "initial_positions": lambda given: (
             None if given.next_sentence else _from_scratch("neighbours")(given)
         ),
@@ -148,10 +149,9 @@ class PretrainingOptions(
         "Defaults for flags that are not given. paper: Devlin et al. 2018 (batches of"
         " 256, learning rate 1e-4, a million steps, 10,000 of warmup). budget, for a"
         " fixed number of hours (Izsak et al. 2021, Geiping and Goldstein 2022, Jordan"
-        " et al. 2024): no dropout, no next sentence prediction,"
-        " --initial_positions=neighbours and Muon at 3e-3 (from a checkpoint, and with"
-        " --electra, neither, but AdamW at 1e-3), 6 % warmup, bias correction, batches"
-        " of 32.",
+        " et al. 2024): no dropout, no next sentence prediction, Muon at 3e-3 and"
+        " --initial_positions=neighbours (from a checkpoint, and with --electra, AdamW"
+        " at 1e-3), 6 % warmup, bias correction, batches of 32.",
         choices=tuple(RECIPES),
         decides="nothing",
     )
@@ -188,9 +188,9 @@ class PretrainingOptions(
     )
     initial_positions: str = option(
         "random",
-        "Position embeddings of a model from scratch. random: as in the original;"
-        " sinusoids: as in Vaswani et al. 2017, and trained; neighbours: sinusoids, and"
-        " each head begins by attending to the token before or after.",
+        "First values of a model from scratch. random: as in the original; sinusoids:"
+        " position embeddings as in Vaswani et al. 2017, and trained; neighbours:"
+        " sinusoids, and each head begins by attending to the token before or after.",
         choices=("random", "sinusoids", "neighbours"),
         title=options.TRAINING,
         decides="result",

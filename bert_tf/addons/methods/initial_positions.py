@@ -12,6 +12,7 @@ from bert_tf.modeling.layers import TransformerLayer
 DEVIATION = 0.16
 # How sharply heads attend to a neighbour; `tiny` learns less with 4.
 SHARPNESS = 2.0
+BOTH_SIDES = (-1, 1)
 
 
 def _frequencies(width: int) -> np.ndarray:
@@ -32,17 +33,20 @@ def sinusoids(rows: int, width: int) -> np.ndarray:
     return (2**0.5 * DEVIATION * table[:, :width]).astype(np.float32)
 
 
-def neighbour_kernels(width: int, num_heads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns kernels [width, width] of queries and keys that attend to a neighbour.
+def neighbour_kernels(
+    width: int, num_heads: int, shifts: tuple[int, int] = BOTH_SIDES
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns kernels [width, width] of queries and keys, to attend to neighbours by.
 
-    Head a of A has the pairs of columns a, a + A, a + 2A and so on of `sinusoids`. With
-    their w_i = 1 / 10000^(2i / width) and a shift s, -1 for even heads and 1 for odd
-    ones, position p scores position r by
+    Pair i of the columns of `sinusoids` is 2i and 2i + 1, and w_i its frequency. Head a
+    of A has the pairs a, a + A, a + 2A, ... and the shift s, the first for even heads.
+    From sinusoids whose pairs have the norm b, position p scores position r by
 
-        SHARPNESS b^2 sum over i of cos(w_i (p + s - r))
+        SHARPNESS (b^2 / 8) (64 / D) sum over the head's i of cos(w_i (p + s - r))
 
-    where b is the pairs' norm: most at r = p + s. Trockman and Kolter 2023 ("Mimetic
-    Initialization of Self-Attention Layers") have s = 0, products near the identity.
+    if nothing else is in the layer's input: most at r = p + s. The 64 / D lets heads of
+    any size D be as sharp. Trockman and Kolter 2023 ("Mimetic Initialization of
+    Self-Attention Layers") have products near the identity, which is s = 0.
     """
     size, pairs = width // num_heads, np.arange(width // 2)
     heads, columns = pairs % num_heads, 2 * (pairs // num_heads)
@@ -51,15 +55,16 @@ def neighbour_kernels(width: int, num_heads: int) -> tuple[np.ndarray, np.ndarra
     for parity in (0, 1):
         key[2 * pairs + parity, heads * size + columns + parity] = fits
     sines, cosines = key[: 2 * len(pairs) : 2], key[1::2]
-    angles = (np.where(heads % 2, 1, -1) * _frequencies(width)[pairs])[:, None]
+    angles = (np.take(shifts, heads % 2) * _frequencies(width)[pairs])[:, None]
     query = np.zeros_like(key)
     query[: 2 * len(pairs) : 2] = np.cos(angles) * sines - np.sin(angles) * cosines
     query[1::2] = np.sin(angles) * sines + np.cos(angles) * cosines
-    return SHARPNESS**0.5 * query, SHARPNESS**0.5 * key
+    factor = (SHARPNESS * (64.0 / size) ** 0.5) ** 0.5
+    return factor * query, factor * key
 
 
 def place(model: Any, kind: str) -> None:
-    """Sets a new model's position embeddings, and what its heads attend to first."""
+    """Sets a new model's position embeddings; adds to queries and keys if asked to."""
     encoder = model.encoder
     table, config = encoder.embeddings.position_embeddings, encoder.bert_config
     table.assign(sinusoids(*table.shape))
@@ -67,16 +72,16 @@ def place(model: Any, kind: str) -> None:
         return
     if table.shape[1] != config.hidden_size:
         logging.warning(
-            "The heads begin as random: they can begin at the neighbours only where"
-            " embeddings are as wide as layers, not %d and %d.",
+            "Heads keep their random first values: `initial_positions=neighbours` needs"
+            " embeddings as wide as the layers. Received: %d and %d",
             *(table.shape[1], config.hidden_size),
         )
         return
-    kernels = neighbour_kernels(config.hidden_size, config.num_attention_heads)
+    side = -1 if config.left_to_right else 1
+    shifts = BOTH_SIDES if config.is_bidirectional else (side, side)
+    kernels = neighbour_kernels(config.hidden_size, config.num_attention_heads, shifts)
     for layer in encoder.layers:
         if isinstance(layer, TransformerLayer):
-            attention = layer.attention
-            for part, kernel in zip(
-                (attention.query, attention.key), kernels, strict=True
-            ):
+            parts = (layer.attention.query, layer.attention.key)
+            for part, kernel in zip(parts, kernels, strict=True):
                 part.kernel.assign_add(kernel)

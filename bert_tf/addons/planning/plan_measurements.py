@@ -42,7 +42,7 @@ LEARNING_RATES = {
     "base": 1e-4,
     "large": 1e-4,
 }
-_VERSION = 10  # of the measurements
+_VERSION = 11  # of the measurements
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, for a second sample
 _COUNTED_BYTES = 64_000_000
