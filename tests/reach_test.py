@@ -20,7 +20,7 @@ LIMITS = {
     "bert_tf.export_model": (73, 23_991),
 }
 MOST_LINES_OF_THE_CORE = 38_706
-MOST_LINES = 56_635
+MOST_LINES = 56_691
 
 
 class ReachTest(tf.test.TestCase):

@@ -191,14 +191,11 @@ class PretrainingRun(Run):
                 vocabulary=self.vocabulary,
                 packed=self.is_packed,
             )
-        if options.initial_positions != "random":
+        if (kind := options.initial_positions) != "random":
             place = addon("initial_positions").place
-            kind = options.initial_positions
             self.task = dataclasses.replace(
-                self.task,  # a stage may have trained positions already
-                begin=lambda model: (
-                    None if self.init_checkpoint else place(model, kind)
-                ),
+                self.task,  # a stage may have trained them already
+                begin=lambda new: None if self.init_checkpoint else place(new, kind),
             )
         self.callbacks: list[Callback] = [addon(one)(self) for one in _CALLBACKS]
         self._refuse_other_metrics()

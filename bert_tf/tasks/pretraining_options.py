@@ -28,9 +28,10 @@ _OF_FINE_TUNING = (
 )
 
 
-def _from_scratch(value: str) -> Callable[[Any], str | None]:
-    """Returns a rule: the value, for BERT from scratch."""
-    return lambda given: None if given.electra or given.init_checkpoint else value
+def _from_scratch(value: str, *without: str) -> Callable[[Any], str | None]:
+    """Returns a rule: the value, for BERT from scratch, without these options."""
+    others = ("electra", "init_checkpoint", *without)
+    return lambda given: None if any(getattr(given, x) for x in others) else value
 
 
 # Recipe -> option -> its default. Settings of the records, such as packing or whole
@@ -50,11 +51,8 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "dropout": 0.0,  # G
         "next_sentence": False,  # I, G; Liu et al. 2019
         "optimizer": _from_scratch("muon"),  # Jordan et al. 2024
-        # Not measured with the next sentence but in the quickstart, which learns it
-        # later from heads at the neighbours.
-        "initial_positions": lambda given: (
-            None if given.next_sentence else _from_scratch("neighbours")(given)
-        ),
+        # make quickstart learns the next sentence later from heads at the neighbours.
+        "initial_positions": _from_scratch("neighbours", "next_sentence"),
         # AdamW's: I, G.
         "learning_rate": lambda given: 3e-3 if given.optimizer == "muon" else 1e-3,
         "num_warmup_steps": lambda given: round(0.06 * given.last_step),  # I
