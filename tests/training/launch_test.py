@@ -100,6 +100,8 @@ class LocalWorkersTest(absltest.TestCase):
     def test_signals_are_passed_on_and_none_is_left_where_the_command_is_killed(self):
         work = (
             "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
+            "open(f'{__file__}.{number}', 'w').close()\n"
+            "while not os.path.exists(f'{__file__}.1'): time.sleep(0.01)\n"
             "print(os.getpid(), flush=True)\ntime.sleep(600)"
         )
         path = self.command(work)
