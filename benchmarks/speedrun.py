@@ -193,17 +193,8 @@ def table() -> None:
     runs: dict[tuple[float, str], list[dict[str, Any]]] = {}
     for one in read_results():
         runs.setdefault((one["minutes"], one["row"]), []).append(one)
-    names = [
-        "minutes",
-        "row",
-        "bits-per-byte",
-        "masked-LM-loss",
-        "steps",
-        "seeds",
-        "p",
-        "source",
-    ]
-    print(f"| {' | '.join(names).replace('-', ' ')} |")
+    names = "minutes,row,bits per byte,masked LM loss,steps,seeds,p,source"
+    print(f"| {names.replace(',', ' | ')} |")
     print("|--:|---|--:|--:|--:|--:|--:|---|")
     before: dict[float, list[float]] = {}
 

@@ -72,12 +72,7 @@ ROWS = {
     ),
     "budget": Row(
         OURS,
-        _BUDGET
-        | {
-            "optimizer": "muon",
-            "learning_rate": 3e-3,
-            "initial_positions": "neighbours",
-        },
+        _BUDGET | _MUON | {"learning_rate": 3e-3, "initial_positions": "neighbours"},
         "Trockman and Kolter 2023",
     ),
 }
