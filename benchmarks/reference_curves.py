@@ -20,7 +20,7 @@ from absl import app, flags
 from parts.commands import command, measured
 from parts.text_records import records, wikipedia, work_folder
 
-from bert_tf.addons.planning.plan_measurements import LEARNING_RATES
+from bert_tf.addons.planning.plan_measurements import LEARNING_RATES, MUON
 from bert_tf.training.reporting import metrics_of, tokens_seen
 
 VOCAB_SIZE = 8000
@@ -28,8 +28,6 @@ TEXT = (
     "English Wikipedia, vocabulary of 8,000, recipe budget with a constant rate {:g},"
     " 15 % masked"
 )
-
-_MUON = 4.0  # times AdamW's rate; the plan has less since heads begin at neighbours
 
 _STEPS = flags.DEFINE_multi_string(
     "steps", ["tiny:5000"], "SIZE:STEPS, each by a flag."
@@ -45,13 +43,12 @@ def train(work_dir: pathlib.Path, size: str, steps: int, read: dict[str, str]) -
         **read,
         bert_size=size,
         recipe="budget",
-        initial_positions="random",
         masked_lm_prob=0.15,
         output_dir=work_dir / size,
         do_train=True,
         num_train_steps=steps,
         num_warmup_steps=200,
-        learning_rate=_MUON * LEARNING_RATES[size],
+        learning_rate=MUON * LEARNING_RATES[size],
         learning_rate_schedule="constant",
         eval_batch_size=32,
         max_eval_steps=20,
@@ -69,7 +66,7 @@ def curve(work_dir: pathlib.Path, size: str) -> dict:
     found = [one for one in entries if "eval/bits_per_byte" in one]
     found = [one for one in found if one["step"] in seen]
     return {
-        "made": TEXT.format(_MUON * LEARNING_RATES[size]),
+        "made": TEXT.format(MUON * LEARNING_RATES[size]),
         "tokens": [round(seen[one["step"]]) for one in found],
         **{
             name: [round(one[f"eval/{name}"], 4) for one in found]
