@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import shutil
 import sys
@@ -20,6 +21,15 @@ CRAMMING = {  # Geiping and Goldstein 2022, but for the batch: theirs is for bil
     "adam_beta2": 0.98,
     "lr_scheduler_type": "linear",
     "warmup_steps": 0.5,  # a share: their triangle
+}
+BUDGET = {  # --recipe=budget with AdamW from random positions, as far as it is told
+    "learning_rate": 1e-3,
+    "per_device_train_batch_size": 32,
+    "mlm_probability": 0.25,
+    "weight_decay": 0.01,
+    "adam_epsilon": 1e-6,
+    "lr_scheduler_type": "warmup_stable_decay",
+    "warmup_steps": 0.06,  # a share
 }
 
 
@@ -47,6 +57,9 @@ ROWS = {
     "run_mlm.py": Row(TRANSFORMERS, {}, "its defaults"),
     "run_mlm.py by cramming": Row(
         TRANSFORMERS, CRAMMING, "Geiping and Goldstein 2022", dropout=0.0
+    ),
+    "run_mlm.py by budget": Row(
+        TRANSFORMERS, BUDGET, "`budget` with AdamW", dropout=0.0
     ),
     "KerasHub": Row(
         KERAS_HUB,
@@ -95,7 +108,7 @@ class Trained:
     """A run that has ended.
 
     Attributes:
-        seconds: of all its starts; KerasHub's of the last one.
+        seconds: of all its starts; the peers' of the last one.
         model: its folder.
         curve: [steps, loss], by its own masks; KerasHub's of the last start.
     """
@@ -120,7 +133,7 @@ class Race:
     run_mlm: str | None
 
     def train(self, row: Row, steps: int, seed: int, output: pathlib.Path) -> Trained:
-        """Trains; ours and KerasHub go on where they were killed."""
+        """Trains; a run that was killed goes on from what it has saved."""
         made = {"flags": row.flags, "steps": steps, "seed": seed}
         made_with = output / "made_with.json"
         if not made_with.exists() or json.loads(made_with.read_text()) != made:
@@ -187,13 +200,20 @@ class Race:
             "max_seq_length": LENGTH,
             "do_train": True,
             "max_steps": steps,
-            "save_strategy": "no",
+            "save_strategy": "steps",
+            "save_steps": max(500, steps // 20),  # none in a pace
+            "save_total_limit": 1,
             "report_to": "none",
             "seed": seed,
             "output_dir": output / "model",
             "cache_dir": self.folder / "datasets",
             **row.flags,
         }
+        if row.flags.get("lr_scheduler_type") == "warmup_stable_decay":
+            decay = {"num_decay_steps": steps // 5, "decay_type": "linear"}
+            given["lr_scheduler_kwargs"] = json.dumps(decay)
+        if saved := sorted(output.glob("model/checkpoint-*"), key=os.path.getmtime):
+            given["resume_from_checkpoint"] = saved[-1]
         finished(
             [
                 *(self.pythons[TRANSFORMERS], str(self.run_mlm)),
