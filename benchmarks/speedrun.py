@@ -211,7 +211,7 @@ def table() -> None:
         if len(values) > 1:
             if minutes in before:
                 welch = stats.ttest_ind(before[minutes], values, equal_var=False)
-                p = f"{welch.pvalue:.3f}"
+                p = f"{welch.pvalue:.2g}"
             before[minutes] = values
         cells = (
             *(f"{minutes:g}", name, bits, losses, f"{runs[key][0]['steps']:,}"),
