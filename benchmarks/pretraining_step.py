@@ -6,7 +6,8 @@ Forward, backward, clipping and AdamW update at length 128 with 20 predictions a
 dropout 0.1, on the same batch: this package's engine; KerasHub's backbone and masked
 LM head fitted by Keras; tf-models-official (Keras 2) and Hugging Face (PyTorch), each
 in an environment of its own, which the first run makes under --env_dir and later ones
-find there (about 4 GB; --peers=KerasHub needs none).
+find there (about 4 GB; --peers=KerasHub needs none). Rows with huge pages have them
+by GLIBC_TUNABLES=glibc.malloc.hugetlb=1.
 
 Each library runs in a process of its own, and they take turns; the best of the rounds
 counts. `core ms` is processor time of all cores a sequence: it tells what a step costs
@@ -35,6 +36,9 @@ OURS, KERAS_HUB, TF_MODELS, HUGGING_FACE = (
 )
 # The same two on Keras' other back end.
 OURS_JAX, KERAS_HUB_JAX = f"{OURS} JAX", f"{KERAS_HUB} JAX"
+# And with memory in pages of 2 MB, where the kernel gives them to who asks.
+HUGE_PAGES = " huge pages"
+TUNABLES = "glibc.malloc.hugetlb=1"
 CAPTUM = "captum"  # of explanations alone
 SENTENCE_TRANSFORMERS = "sentence-transformers"  # of embeddings alone
 CTRANSLATE2 = "CTranslate2"  # of serving alone, with transformers
@@ -42,7 +46,10 @@ ONNX_READERS = "ONNX readers"  # of conversion alone
 PEFT = "PEFT"  # of conversion alone
 CEILING = "ceiling"
 CEILING_FLOPS = 2 * 2048**3  # as in peers/pretraining_steps.py
-PEERS = [KERAS_HUB, TF_MODELS, HUGGING_FACE, OURS_JAX, KERAS_HUB_JAX]
+PEERS = [
+    *(KERAS_HUB, TF_MODELS, HUGGING_FACE, OURS_JAX, KERAS_HUB_JAX),
+    *(OURS + HUGE_PAGES, HUGGING_FACE + HUGE_PAGES),
+]
 
 _SIZES = flags.DEFINE_list("sizes", ["tiny", "small", "base"], "Released sizes.")
 _PRECISIONS = flags.DEFINE_list("precisions", ["float32", "bfloat16"], "Precisions.")
@@ -103,6 +110,7 @@ ENVIRONMENTS |= {OURS_JAX: _JAX, KERAS_HUB_JAX: _JAX}
 
 def python_of(name: str, folder: pathlib.Path) -> str | None:
     """The Python that runs a library; None where its environment cannot be made."""
+    name = name.removesuffix(HUGE_PAGES)
     if name not in ENVIRONMENTS:
         return sys.executable
     whose = name
@@ -148,8 +156,9 @@ def measure(size: str, precision: str, batch_size: int, pythons: dict) -> None:
     }
     workers = {
         name: Worker(
-            [python, WORKER, name, json.dumps(settings)],
+            [python, WORKER, name.removesuffix(HUGE_PAGES), json.dumps(settings)],
             KERAS_BACKEND="jax" if name.endswith("JAX") else "tensorflow",
+            **({"GLIBC_TUNABLES": TUNABLES} if name.endswith(HUGE_PAGES) else {}),
         )
         for name, python in {CEILING: sys.executable, **pythons}.items()
     }
@@ -183,10 +192,11 @@ def measure(size: str, precision: str, batch_size: int, pythons: dict) -> None:
         f"{size}, {precision}, batch {batch_size}; "
         f"ceiling {peak / 1e9:,.0f} GFLOP/s a core"
     )
-    print("               sequences/s  times ours  core ms  times ours  of the ceiling")
+    head = "sequences/s  times ours  core ms  times ours  of the ceiling"
+    print(f"{'':26}{head}")
     for name, (seconds, processor) in best.items():
         print(
-            f"  {name:12s} {batch_size / seconds:11,.1f}"
+            f"  {name:23s} {batch_size / seconds:11,.1f}"
             f" {best[OURS][0] / seconds:11.2f} {1000 * processor / batch_size:8,.1f}"
             f" {processor / best[OURS][1]:11.2f} {flops / processor / peak:15.0%}",
             flush=True,
