@@ -148,7 +148,9 @@ class Race:
         return train(row, steps, seed, output)
 
     def _ours(self, row: Row, steps: int, seed: int, output: pathlib.Path) -> Trained:
-        given = {"bert_config_file": self.folder / "bert_config.json"} | row.flags
+        config = self.folder / "bert_config.json"
+        # A row with stages before the training has fewer steps of its own.
+        given = {"bert_config_file": config, "num_train_steps": steps} | row.flags
         if row.flags.get("recipe") == "paper":  # the same share of the steps
             given["num_warmup_steps"] = steps // 100
         finished(
@@ -157,7 +159,6 @@ class Race:
                 input_file=self.folder / "text.tfrecord",
                 output_dir=output / "run",
                 do_train=True,
-                num_train_steps=steps,
                 random_seed=seed,
                 **given,
             )
