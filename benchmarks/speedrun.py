@@ -166,7 +166,8 @@ def run(race: Race, name: str, seed: int, pace: float) -> None:
     about |= _settings(race_rows.row(name))
     if _is_kept(about):
         return
-    steps = round(60.0 * _MINUTES.value / pace)
+    own = about["flags"].get("num_train_steps")
+    steps = int(own or round(60.0 * _MINUTES.value / pace))
     output = race.folder / f"{name} {_MINUTES.value:g} {seed}".replace(" ", "_")
     trained = race.train(race_rows.row(name), steps, seed, output)
     commit = subprocess.run(
